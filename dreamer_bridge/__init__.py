@@ -1,0 +1,1 @@
+"""The bridge to the official DreamerV3: its upstream, environments and training command (to come)."""

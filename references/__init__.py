@@ -1,0 +1,1 @@
+"""Published curves as JSON, each with its source, licence and units."""

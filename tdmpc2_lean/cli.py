@@ -1,0 +1,75 @@
+"""The console command `tdmpc2-lean`: finds the subcommand's module, runs it, turns errors into exit codes."""
+
+import importlib
+import sys
+
+import click
+
+import tdmpc2_lean
+from tdmpc2_lean.errors import UserError
+
+# Subcommand -> its line in `tdmpc2-lean --help`. The module is imported only when the subcommand is used.
+SUBCOMMANDS = {
+    "demo": "Try everything in a few minutes on a CPU.",
+    "train": "Train the patched official agent.",
+    "evaluate": "Evaluate a checkpoint with the official evaluation.",
+    "upstream": "Find, fetch, add and verify official code.",
+    "patch": "List, check, apply, revert, export and audit patches.",
+    "gate": "Prove that a checkout computes what the official code computes.",
+    "bench": "Measure speed as ratios within one process.",
+    "references": "List and extract published curves.",
+}
+
+
+class Subcommands(click.Group):
+    """Imports a subcommand on use, so that `--help` needs neither torch nor a simulator."""
+
+    def list_commands(self, context):
+        return list(SUBCOMMANDS)
+
+    def get_command(self, context, name):
+        if name not in SUBCOMMANDS:
+            return None
+        return getattr(importlib.import_module(f"tdmpc2_lean.commands.{name}"), name)
+
+    def format_commands(self, context, formatter):
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+    def resolve_command(self, context, arguments):
+        try:
+            return super().resolve_command(context, arguments)
+        except click.UsageError as error:
+            from tdmpc2_lean.nearest import did_you_mean
+
+            error.message += did_you_mean(arguments[0], SUBCOMMANDS)
+            raise
+
+
+@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(tdmpc2_lean.__version__, prog_name="tdmpc2-lean")
+def tdmpc2_lean_command():
+    """Patch the official TD-MPC2, prove that the patches are harmless, and train with them.
+
+    Exit codes: 0 done and every check passed; 1 a check said no; 2 bad input or a missing thing, with the
+    next step named; 130 interrupted.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit the process with its exit code."""
+    try:
+        code = tdmpc2_lean_command.main(arguments, prog_name="tdmpc2-lean", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except UserError as error:
+        click.echo(f"error: {error}", err=True)
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)

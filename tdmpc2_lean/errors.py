@@ -1,0 +1,29 @@
+"""What a user is told when something they can mend went wrong; printed by `cli.main`.
+
+Exit codes of every command: 0 done, and every check passed; 1 a check said no (a gate failed, a patch
+does not apply, a verification failed); 2 bad input or surroundings (this module's errors); 130 interrupted.
+"""
+
+
+class UserError(Exception):
+    """A mistake or a missing thing that its message names and `next_step` mends.
+
+    message: what was expected and what was found.
+    next_step: the next command to type, or what to change.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, next_step: str = ""):
+        super().__init__(message)
+        self.message = message
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  next: {self.next_step}" if self.next_step else self.message
+
+
+class CheckFailed(UserError):
+    """A check ran to its end and said no."""
+
+    exit_code = 1

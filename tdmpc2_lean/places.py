@@ -1,0 +1,46 @@
+"""Where things lie: data that the package carries, and the user's cache. Everyone asks here."""
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+import tdmpc2_lean.patches
+import tdmpc2_lean.references
+import tdmpc2_lean.validation
+
+
+def cache_dir() -> Path:
+    """The project's cache: $TDMPC2_LEAN_CACHE, else the platform's folder for caches. May not exist yet."""
+    chosen = os.environ.get("TDMPC2_LEAN_CACHE")
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("tdmpc2_lean", False))
+
+
+def config_dir() -> Path:
+    """The user's own settings, such as lean presets of theirs. May not exist."""
+    return Path(platformdirs.user_config_dir("tdmpc2_lean", False))
+
+
+def patches_dir() -> Path:
+    """Holds one folder an upstream, with its series and patches."""
+    return Path(tdmpc2_lean.patches.__file__).parent
+
+
+def references_dir() -> Path:
+    """Holds the published curves, as JSON."""
+    return Path(tdmpc2_lean.references.__file__).parent
+
+
+def validation_dir() -> Path:
+    """Holds gates, their negative controls and the miniature."""
+    return Path(tdmpc2_lean.validation.__file__).parent
+
+
+def miniature_dir() -> Path:
+    """The miniature checkout, a folder in the official layout."""
+    return validation_dir() / "miniature"
+
+
+def presets_dir() -> Path:
+    """Holds the lean presets that the package brings."""
+    return Path(__file__).parent / "presets"

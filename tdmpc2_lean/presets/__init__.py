@@ -1,0 +1,1 @@
+"""Lean presets: named sets of overrides that make an agent cheaper, one YAML file each."""
