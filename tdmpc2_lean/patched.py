@@ -1,0 +1,165 @@
+"""Patched checkouts in the cache: one upstream tree, one list of patches; made once, checked at every use.
+
+    <cache>/patched/<upstream>-<tree12>-<patches12>/
+
+Training, gates and benchmarks run on these copies, so that a user's own checkout stays as it is.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tdmpc2_lean import places
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, git, origin, repository, tree
+from tdmpc2_lean.upstreams import checkout as checkouts
+
+
+@dataclass(frozen=True)
+class Patched:
+    """A patched copy of a checkout.
+
+    root: the copy's folder, in the cache.
+    checkout: what it was made from.
+    patches: (name, sha256) of each patch applied, in order.
+    tree: git's id of the copy's files.
+    """
+
+    root: Path
+    checkout: Checkout
+    patches: tuple[tuple[str, str], ...]
+    tree: str
+
+    @property
+    def code_dir(self) -> Path:
+        """The folder from which the code is run and imported."""
+        return replace(self.checkout, root=self.root).code_dir
+
+    def provenance(self) -> dict:
+        """What a run's folder records about the code it used; holds nothing but JSON's own types."""
+        return self.checkout.provenance() | {
+            "patches": [{"name": name, "sha256": sha256} for name, sha256 in self.patches],
+            "patched_tree": self.tree,
+        }
+
+
+def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=None) -> Patched:
+    """A copy of the checkout with the named patches and those they need; an intact earlier one is used again.
+
+    names: None for the whole series; an empty list for a copy without patches.
+    series: a tdmpc2_lean.patching.Series; default: the one the package brings for the checkout's upstream.
+
+    Raises what patching raises when a patch does not fit. A checkout that has patches applied is copied as it
+    was before them.
+    """
+    from tdmpc2_lean import patching
+
+    series = series if series is not None else patching.read_series(checkout.upstream)
+    patches = tuple(series.patches if names is None else series.closure(names))
+    applied = tuple((patch.name, patch.sha256) for patch in patches)
+    base = official_files(checkout)
+    manifest = base.manifest()
+    base_tree = tree.tree_of_manifest(manifest)
+    key = hashlib.sha256(json.dumps([applied, checkout.commit, checkout.local_changes]).encode()).hexdigest()
+    name = f"{checkout.upstream}-{base_tree[:12]}-{key[:12]}"
+    root = places.cache_dir() / "patched" / name
+    tree_found = intact_tree(root)
+    if tree_found is None:
+        with repository.locked(name):
+            tree_found = intact_tree(root)
+            if tree_found is None:
+                if root.exists():
+                    print(f"note: {root} was changed since it was made; it is made anew", file=sys.stderr)
+                changed = patching.render_series(patches, base)
+                with repository.built_beside(root) as building:
+                    write(building, base, manifest, changed)
+                    written = tree.manifest_of(building)
+                    tree_found = tree.tree_of_manifest(written)
+                    note = origin.Origin(
+                        checkout.upstream,
+                        checkout.commit,
+                        checkout.tree,
+                        written,
+                        applied,
+                        checkout.local_changes,
+                    )
+                    origin.write(building, note)
+    return Patched(root, checkout, applied, tree_found)
+
+
+class Files(Mapping[str, bytes]):
+    """A folder's files as {posix path: bytes}, each read when it is asked for.
+
+    originals: bytes that stand in place of some files', None for a file that is passed over.
+    """
+
+    def __init__(self, root: Path, paths: Iterable[str], originals: Mapping[str, bytes | None] | None = None):
+        self.root = root
+        self.originals = originals or {}
+        self.paths = sorted(path for path in paths if self.originals.get(path, b"") is not None)
+        self.known = set(self.paths)
+
+    def __getitem__(self, path: str) -> bytes:
+        if path not in self.known:
+            raise KeyError(path)
+        return self.originals[path] if path in self.originals else (self.root / path).read_bytes()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def manifest(self) -> tree.Manifest:
+        """What git would record of the files."""
+        found = {path: tree.entry_of(self.root / path) for path in self}
+        return checkouts.without_patches(found, self.originals)
+
+
+def official_files(checkout: Checkout) -> Files:
+    """The checkout's files without our patches; with the user's local changes, where those were allowed."""
+    root = checkout.root
+    note = origin.read(root)
+    if note is not None and note.patches:
+        raise UserError(f"{root} is a patched copy already.", "name the checkout it was made from")
+    is_working_tree = (root / ".git").exists()
+    if is_working_tree and not checkout.local_changes:
+        root = repository.export(UPSTREAMS[checkout.upstream], checkout.commit, root)
+        return Files(root, tree.manifest_of(root))
+    _, originals = checkouts.recorded_patches(root)
+    if is_working_tree:
+        listed = git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", where=root)
+        paths = checkouts.paths_of(listed) | set(checkout.local_changes)
+        return Files(root, [path for path in paths if tree.entry_of(root / path)], originals)
+    return Files(root, tree.manifest_of(root), originals)
+
+
+def intact_tree(root: Path) -> str | None:
+    """The tree id of a patched copy that is as it was written; None if it is not there or was changed."""
+    note = origin.read(root)
+    if note is None or tree.manifest_of(root) != note.files:
+        return None
+    return tree.tree_of_manifest(note.files)
+
+
+def write(to: Path, base: Files, manifest: tree.Manifest, changed: Mapping[str, bytes]) -> None:
+    """Write the base files, and in place of some of them or beside them the changed ones."""
+    for path, (mode, _) in manifest.items():
+        file = to / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if mode == tree.LINK:
+            os.symlink(os.readlink(base.root / path), file)
+        else:
+            file.write_bytes(base[path])
+            if mode == tree.PROGRAM:
+                file.chmod(file.stat().st_mode | 0o111)
+    for path, content in changed.items():
+        file = to / path
+        if not file.resolve().is_relative_to(to.resolve()) or file.is_symlink():
+            raise UserError(f"a patch would write {path}, which leads out of the checkout.", "mend the patch")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)

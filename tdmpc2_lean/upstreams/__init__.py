@@ -1,0 +1,19 @@
+"""The official code: found, fetched, verified by git's hashes, and imported under a private name."""
+
+from tdmpc2_lean.upstreams.checkout import Checkout, add, describe, fetch, find_checkout, listing, verify
+from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Upstream
+from tdmpc2_lean.upstreams.tree import tree_id
+
+__all__ = [
+    "MINIATURE",
+    "UPSTREAMS",
+    "Checkout",
+    "Upstream",
+    "add",
+    "describe",
+    "fetch",
+    "find_checkout",
+    "listing",
+    "tree_id",
+    "verify",
+]

@@ -1,0 +1,87 @@
+"""The upstreams: which official repositories there are, and which commits of theirs are known by hash."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tdmpc2_lean.errors import UserError
+
+MINIATURE = "miniature"
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """An official repository and the commit of it that is meant when none is named.
+
+    pin: the commit's full hash; its tree is `trees[pin]`.
+    trees: the commits this project was tried on, each with the hash of its tree.
+    code: the folder of a checkout from which the official code is run ('' for the checkout itself).
+    environment_variable: names a checkout or a ref to use instead of the pin.
+    modules: the top-level names under which the official code imports itself.
+    """
+
+    name: str
+    url: str
+    pin: str
+    trees: Mapping[str, str] = field(repr=False)
+    code: str
+    environment_variable: str
+    modules: tuple[str, ...]
+    licence: str
+    copyright: str
+
+    @property
+    def pin_tree(self) -> str:
+        """The hash of the pin's tree."""
+        return self.trees[self.pin]
+
+    @property
+    def url_variable(self) -> str:
+        """The environment variable that names another address of the same repository, such as a mirror."""
+        return f"{self.environment_variable}_URL"
+
+
+UPSTREAMS = {
+    upstream.name: upstream
+    for upstream in (
+        Upstream(
+            name="tdmpc2",
+            url="https://github.com/nicklashansen/tdmpc2",
+            pin="e9f59321933cbc8e11a002b842adc7d4ffae8ff1",
+            trees={
+                "e9f59321933cbc8e11a002b842adc7d4ffae8ff1": "6c20d5b0327d939ce99561184b645d9ddfae1d9e",
+                "75212c3a090115df212402ac911df446ccc2047f": "55a25bfcfc711f0a2e15d8267ce567a43f6981cf",
+                "8bbc14ebabdb32ea7ada5c801dc525d0dc73bafe": "d2c2297419e37aa6f5c1adaf8bead33a3d5a58ae",
+                "eece80123d0f5068f9aa4460b91833242a63ab54": "c85f58735c259e503db1874583ce675461853d97",
+            },
+            code="tdmpc2",
+            environment_variable="TDMPC2_LEAN_TDMPC2",
+            modules=("common", "envs", "trainer", "tdmpc2"),
+            licence="MIT",
+            copyright="Copyright (c) Nicklas Hansen (2023)",
+        ),
+        Upstream(
+            name="dreamerv3",
+            url="https://github.com/danijar/dreamerv3",
+            pin="e3f02248693a79dc8b0ebd62c93683888ddaccfe",
+            trees={"e3f02248693a79dc8b0ebd62c93683888ddaccfe": "a6611dd5cca395eebcd387ebcad2685bb2d9dbdf"},
+            code="",
+            environment_variable="TDMPC2_LEAN_DREAMERV3",
+            modules=("dreamerv3", "embodied"),
+            licence="MIT",
+            copyright="Copyright (c) 2024 Danijar Hafner",
+        ),
+    )
+}
+
+
+def upstream_named(name: str) -> Upstream:
+    """The upstream of that name; UserError names the nearest one if there is none."""
+    if name not in UPSTREAMS:
+        from tdmpc2_lean.nearest import did_you_mean
+
+        raise UserError(
+            f"there is no upstream {name!r}; the upstreams are {', '.join(UPSTREAMS)}."
+            + did_you_mean(name, UPSTREAMS),
+            "tdmpc2-lean upstream list",
+        )
+    return UPSTREAMS[name]

@@ -1,0 +1,113 @@
+"""What all tests share: the official code where this machine has it, the miniature, a cache of a test's own.
+
+Tests on the official code ask for `official`, `official_commits` or `any_checkout`; where there is no such
+code they are skipped, and the summary says so. Nothing is ever fetched.
+"""
+
+import os
+
+# Before torch is imported by anybody: many small tests on few cores are slower with many threads.
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMEXPR_NUM_THREADS="1")
+
+import pytest
+
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, find_checkout
+
+TDMPC2 = UPSTREAMS["tdmpc2"]
+NOT_FOUND = "no official TD-MPC2 code on this machine"
+# The cache of whoever runs the tests, before any test sets one of its own.
+USERS_CACHE = os.environ.get("TDMPC2_LEAN_CACHE")
+USERS_CHECKOUT = os.environ.get(TDMPC2.environment_variable)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if names & {"official", "official_commits"} or parameters.get("any_checkout") == "official":
+            item.add_marker("official")
+        if "slow" in item.keywords and not config.getoption("--slow"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    statistics = terminalreporter.stats
+
+    def count(*outcomes, reason=""):
+        reports = [report for outcome in outcomes for report in statistics.get(outcome, [])]
+        return sum("official" in getattr(report, "keywords", ()) and reason in str(report.longrepr or "")
+                   for report in reports)  # fmt: skip
+
+    ran = count("passed", "failed")
+    skipped = count("skipped", reason=NOT_FOUND)
+    if ran:
+        terminalreporter.write_line(f"official TD-MPC2 code: {ran} tests ran on it (commit {TDMPC2.pin[:7]})")
+    if skipped:
+        terminalreporter.write_line(
+            f"official TD-MPC2 code: not found, {skipped} tests skipped; "
+            "add it with `tdmpc2-lean upstream add PATH` or `tdmpc2-lean upstream fetch`"
+        )
+
+
+def users_checkout(commit: str) -> Checkout | None:
+    """The official code at a commit, as whoever runs the tests has it; None if they do not."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (
+            ("TDMPC2_LEAN_CACHE", USERS_CACHE),
+            (TDMPC2.environment_variable, USERS_CHECKOUT),
+        ):
+            if value is None:
+                patch.delenv(name, raising=False)
+            else:
+                patch.setenv(name, value)
+        try:
+            return find_checkout("tdmpc2", commit, may_clone=False)
+        except UserError:
+            return None
+
+
+@pytest.fixture(scope="session")
+def official() -> Checkout:
+    """The official code at the pin, as plain files that no test may change."""
+    found = users_checkout(TDMPC2.pin)
+    if found is None:
+        pytest.skip(NOT_FOUND)
+    return found
+
+
+@pytest.fixture(scope="session")
+def official_commits() -> dict[str, Checkout]:
+    """Those of the four tried commits that this machine has, the pin first: {commit: checkout}."""
+    found = {commit: users_checkout(commit) for commit in TDMPC2.trees}
+    found = {commit: checkout for commit, checkout in found.items() if checkout is not None}
+    if not found:
+        pytest.skip(NOT_FOUND)
+    return found
+
+
+@pytest.fixture(scope="session")
+def miniature() -> Checkout:
+    """The small checkout that the package carries."""
+    return find_checkout("miniature")
+
+
+@pytest.fixture(scope="session", params=["official", "miniature"])
+def any_checkout(request) -> Checkout:
+    """The official code where it is here, and the miniature: a test that asks for this runs once on each."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """An empty cache for one test, and no checkout named in the environment. Gives the cache's folder."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("TDMPC2_LEAN_CACHE", str(folder))
+    for upstream in UPSTREAMS.values():
+        monkeypatch.delenv(upstream.environment_variable, raising=False)
+        monkeypatch.delenv(upstream.url_variable, raising=False)
+    return folder

@@ -1,0 +1,80 @@
+"""What `pip install` of a wheel gives: all data that commands need, and no generic name in site-packages."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+
+
+def files_below(folder, pattern="*"):
+    """The project's own files below one of its folders, as posix paths from the project."""
+    found = (path for path in (PROJECT / folder).rglob(pattern) if path.is_file())
+    return {path.relative_to(PROJECT).as_posix() for path in found if "__pycache__" not in path.parts
+            and ".ruff_cache" not in path.parts and ".tdmpc2-lean" not in path.parts}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder that an unpacked wheel of this tree makes, as in site-packages."""
+    pytest.importorskip("setuptools")
+    source = tmp_path_factory.mktemp("source")
+    # Built from a copy: a build leaves folders behind in the tree it builds.
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+        if (PROJECT / name).exists():
+            (source / name).write_bytes((PROJECT / name).read_bytes())
+    for folder in ("tdmpc2_lean", "dreamer_bridge", "patches", "references", "validation", "tests"):
+        for path in files_below(folder):
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            (source / path).write_bytes((PROJECT / path).read_bytes())
+    wheels = tmp_path_factory.mktemp("wheels")
+    words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    built = subprocess.run(
+        [sys.executable, *words, "--wheel-dir", str(wheels), str(source)], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = wheels.glob("*.whl")
+    site = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def test_a_wheel_puts_only_our_two_packages_at_the_top(installed):
+    names = {path.name for path in installed.iterdir()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"tdmpc2_lean", "dreamer_bridge"}
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize("folder", ["tdmpc2_lean", "dreamer_bridge", "patches", "references", "validation"])
+def test_a_wheel_carries_every_module_and_every_file_of_data(installed, folder):
+    within = installed if folder in ("tdmpc2_lean", "dreamer_bridge") else installed / "tdmpc2_lean"
+    missing = [path for path in files_below(folder) if not (within / path).is_file()]
+    assert files_below(folder) and not missing
+
+
+def test_a_wheel_carries_the_licence_and_the_notice(installed):
+    (information,) = installed.glob("*.dist-info")
+    names = {path.name for path in information.rglob("*")}
+    assert "LICENSE" in names and ("NOTICE" in names or not (PROJECT / "NOTICE").exists())
+
+
+def test_the_installed_package_finds_its_data_away_from_the_checkout(installed, tmp_path):
+    code = (
+        "from tdmpc2_lean import places\n"
+        "from tdmpc2_lean.upstreams import find_checkout\n"
+        "print(places.patches_dir(), places.references_dir(), places.presets_dir())\n"
+        "print(find_checkout('miniature').code_dir)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(installed), "TDMPC2_LEAN_CACHE": str(tmp_path / "cache")}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    folders = ran.stdout.split()
+    assert len(folders) == 4
+    assert all(Path(folder).is_dir() and installed in Path(folder).parents for folder in folders)
