@@ -1,0 +1,52 @@
+"""New code of the patch `current-stack`."""
+
+
+def template(self, modules):
+    self.module = self._without_params(deepcopy(modules[0]))
+
+
+class Ensemble:
+    @staticmethod
+    def _without_params(module):
+        """
+        Replaces a module's parameters by unregistered meta tensors, the places
+        into which a call swaps the parameters of one member.
+        """
+        for submodule in module.modules():
+            for name, p in list(submodule.named_parameters(recurse=False)):
+                delattr(submodule, name)
+                setattr(submodule, name, torch.empty_like(p, device='meta', requires_grad=False))
+        return module
+
+
+def match_metadata(target_state_dict, source_state_dict):
+    """
+    Adds or drops the entries for batch size and device that tensordict keeps in
+    a state dict or not, depending on its version.
+    """
+    metadata = ('.__batch_size', '.__device')
+    state_dict = {k: v for k, v in source_state_dict.items() if not k.endswith(metadata)}
+    state_dict.update({k: v for k, v in target_state_dict.items() if k.endswith(metadata)})
+    return state_dict
+
+
+def with_metadata(state_dict):
+    """
+    The state dict with all entries that the conversion of old checkpoints expects.
+    """
+    prefixes = ('_Qs.params.', '_detach_Qs_params.', '_target_Qs_params.')
+    return {**{p + k: None for p in prefixes for k in ('__batch_size', '__device')}, **state_dict}
+
+
+def metadata(self, state_dict, match_metadata):
+    state_dict = match_metadata(self.model.state_dict(), state_dict)
+
+
+def import_match_metadata():
+    from common.layers import match_metadata, with_metadata
+
+
+class TensorWrapper:
+    @property
+    def max_episode_steps(self):
+        return self.env.max_episode_steps

@@ -1,0 +1,5 @@
+"""New code of the patch `own-config`."""
+
+
+def import_deepcopy():
+    from copy import deepcopy
