@@ -1,0 +1,81 @@
+"""The gates pass on patched code and fail on wrong patches: on the official code where it is here, on the miniature."""
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+from tdmpc2_lean.commands.gate import gate as gate_command
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.validation.gates.results import FAIL, PASS
+from tdmpc2_lean.validation.gates.run import GATES, run
+from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
+
+
+@pytest.fixture(scope="session")
+def subject(any_checkout):
+    return find_subject("miniature" if any_checkout.upstream == "miniature" else any_checkout.commit)
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gate_passes(subject, name):
+    report = run(subject, [name])
+    assert report.results and report.ok, [r for r in report.results if r.outcome == FAIL]
+    assert any(result.outcome == PASS for result in report.results), "nothing was judged"
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_every_gate_has_negative_controls(name):
+    assert controls_of(name)
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gate_rejects_every_wrong_patch(miniature, name):
+    report = run(find_subject("miniature"), [name], controls=True)
+    assert len(report.results) == len(controls_of(name))
+    assert report.ok, [r for r in report.results if r.outcome == FAIL]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GATES)
+def test_gate_rejects_every_wrong_patch_on_the_official_code(official, name):
+    report = run(find_subject(official.commit), [name], controls=True)
+    assert report.ok, [r for r in report.results if r.outcome == FAIL]
+
+
+def test_a_rejection_names_step_quantity_size_and_both_values(miniature):
+    report = run(find_subject("miniature"), ["default-identity"], controls=True)
+    for result in report.results:
+        assert "first divergence at step" in result.detail
+    by_name = {result.gate.rpartition("/")[2]: result for result in report.results}
+    smallest = by_name["one-ulp"]
+    assert "largest difference" in smallest.detail and "reference" in smallest.detail and "subject" in smallest.detail
+
+
+def test_an_unknown_gate_is_told_with_the_nearest(miniature):
+    with pytest.raises(UserError, match="default-identity"):
+        run(find_subject("miniature"), ["default-idenity"])
+
+
+def test_a_fork_is_judged_as_it_is(official, tmp_path):
+    """Someone changes their own clone: the gate says where it leaves the official code."""
+    fork = tmp_path / "fork"
+    shutil.copytree(official.root, fork, ignore=shutil.ignore_patterns(".tdmpc2-lean"))
+    path = fork / "tdmpc2" / "common" / "world_model.py"
+    path.write_text(path.read_text().replace("self.cfg.tau", "0.02"))
+    with pytest.raises(UserError, match="world_model.py"):
+        find_subject(str(fork))
+    report = run(find_subject(str(fork), allow_local_changes=True), ["default-identity"])
+    assert not report.ok and "first divergence" in report.results[0].detail
+
+
+def test_the_report_is_json_with_provenance(miniature, tmp_path):
+    file = tmp_path / "report.json"
+    words = ["run", "utd-count", "--checkout", "miniature", "--json", str(file)]
+    done = CliRunner().invoke(gate_command, words, standalone_mode=False)
+    assert done.return_value == 0, done.output
+    report = json.loads(file.read_text())
+    assert report["ok"] and report["surroundings"]["reference"]["upstream"] == "miniature"
+    assert {"torch", "tensordict", "dm_control"} <= set(report["surroundings"]["versions"])
+    assert "miniature" in done.output

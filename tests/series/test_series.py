@@ -1,0 +1,166 @@
+"""The series: it applies to every commit it claims, comes off again, exports, and each patch does what it says."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tdmpc2_lean import patched, patching
+from tdmpc2_lean.upstreams import UPSTREAMS, tree_id
+from tdmpc2_lean.validation import child
+
+SERIES = patching.read_series("tdmpc2")
+
+
+@pytest.fixture
+def probes(monkeypatch, request):
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+    return lambda name, code_dir, **arguments: child.call(f"probes:{name}", code_dir, **arguments)
+
+
+@pytest.fixture(scope="session")
+def patched_code(any_checkout):
+    """Code folder of the fully patched checkout, official and miniature."""
+    return patched.materialise(any_checkout).code_dir
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """Makes a git repository with one commit of a checkout's files."""
+
+    def make(checkout, name="clone"):
+        folder = tmp_path / name
+        shutil.copytree(checkout.root, folder, ignore=shutil.ignore_patterns(".tdmpc2-lean", "__pycache__"))
+        for words in (
+            ["init", "-q"],
+            ["config", "user.name", "A Researcher"],
+            ["config", "user.email", "researcher@example.org"],
+            ["config", "core.autocrlf", "false"],
+            ["add", "-A", "-f"],
+            ["commit", "-q", "-m", "as upstream"],
+        ):
+            subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
+        return folder
+
+    return make
+
+
+def test_the_series_applies_and_comes_off_byte_for_byte_on_all_four_commits(official_commits, clone):
+    assert set(official_commits) == set(UPSTREAMS["tdmpc2"].trees), "a commit of the table is not in the cache"
+    for commit, checkout in official_commits.items():
+        folder = clone(checkout, commit[:7])
+        before = tree_id(folder)
+        assert before == checkout.tree
+        assert patching.check(folder).ok
+        patching.apply(folder)
+        assert tree_id(folder) != before
+        patching.revert(folder)
+        assert tree_id(folder) == before
+
+
+def test_exported_patches_give_by_git_am_the_tree_that_apply_gives(official_commits, clone, tmp_path):
+    for commit, checkout in official_commits.items():
+        folder = clone(checkout, commit[:7])
+        files = patching.export(folder, tmp_path / f"{commit[:7]}-patches")
+        assert [p.name[5:].startswith("") for p in files] and len(files) == len(SERIES.patches)
+        subprocess.run(["git", "-C", folder, "am", "-q", *files], check=True, capture_output=True)
+        by_am = tree_id(folder)
+        subprocess.run(["git", "-C", folder, "reset", "-q", "--hard", f"HEAD~{len(files)}"], check=True)
+        patching.apply(folder)
+        assert tree_id(folder) == by_am
+
+
+def test_the_series_applies_to_the_miniature(miniature, clone):
+    folder = clone(miniature)
+    before = tree_id(folder)
+    patching.apply(folder)
+    assert patching.status(folder).applied
+    patching.revert(folder)
+    assert tree_id(folder) == before
+
+
+def test_plan_and_act_are_the_official_ones_after_the_whole_series(any_checkout, clone):
+    folder = clone(any_checkout)
+    patching.apply(folder)
+    functions = {(f.file, f.name): f.state for f in patching.audit(folder).functions}
+    for name in ("TDMPC2._plan", "TDMPC2.act", "TDMPC2._update", "TDMPC2._td_target", "TDMPC2.update_pi"):
+        assert functions["tdmpc2/tdmpc2.py", name] == "untouched"
+    assert functions["tdmpc2/tdmpc2.py", "TDMPC2._plan_vec"] == "added"
+    assert functions["tdmpc2/tdmpc2.py", "TDMPC2._estimate_value"] == "changed"
+
+
+def test_own_config_keeps_the_callers_configuration(patched_code, probes):
+    seen = probes("two_agents", patched_code)
+    assert seen == {"before": 6, "after": 6, "agents": [8, 8]}
+
+
+def test_without_own_config_a_second_agent_plans_longer(any_checkout, probes):
+    code = patched.materialise(any_checkout, ["device", "current-stack"]).code_dir
+    assert probes("two_agents", code)["after"] == 10
+
+
+def test_safe_load_refuses_a_file_that_would_run_code(patched_code, any_checkout, probes, tmp_path):
+    # A pickle whose loading would create a file.
+    evidence = tmp_path / "evidence"
+    checkpoint = tmp_path / "evil.pt"
+    script = (
+        "import sys, torch\n"
+        "class Evil:\n"
+        "    def __reduce__(self):\n"
+        "        return (open, (sys.argv[2], 'w'))\n"
+        "torch.save({'model': Evil()}, sys.argv[1])\n"
+    )
+    subprocess.run([__import__("sys").executable, "-c", script, checkpoint, evidence], check=True)
+    assert "weights_only" in probes("load", patched_code, checkpoint=str(checkpoint))["error"]
+    assert not evidence.exists()
+    without = patched.materialise(any_checkout, ["device", "current-stack"]).code_dir
+    probes("load", without, checkpoint=str(checkpoint))
+    assert evidence.exists(), "the file is harmless, so the refusal above proves nothing"
+
+
+def test_checkpoints_of_either_tensordict_load(patched_code, probes):
+    assert probes("checkpoint_formats", patched_code) == {"without metadata": True, "with metadata": True}
+
+
+def test_checkpoints_of_the_old_format_load(official, probes):
+    assert probes("old_checkpoint", patched.materialise(official).code_dir) == {"equal": True}
+
+
+def test_planning_for_many_says_what_it_cannot_do(patched_code, probes):
+    said = probes("many_environments", patched_code)
+    assert said["no plans yet"].startswith("ValueError") and "t0=True" in said["no plans yet"]
+    assert said["other number"].startswith("ValueError")
+    assert said["a task"].startswith("NotImplementedError")
+    assert said["multi-task"].startswith("NotImplementedError")
+    assert said["shape"] == [3, 6]
+
+
+def test_seed_steps_are_kept_when_given_and_computed_otherwise(patched_code, probes):
+    given = probes("environments", patched_code, overrides={"seed_steps": 123})
+    default = probes("environments", patched_code, overrides={})
+    assert (given["seed_steps"], default["seed_steps"]) == (123, 2500)
+
+
+def test_the_seed_determines_the_first_random_action(patched_code, probes):
+    actions = [probes("environments", patched_code, overrides={"seed": seed})["action"] for seed in (1, 1, 2)]
+    assert actions[0] == actions[1] != actions[2]
+
+
+def test_artifacts_are_saved_when_asked_for_and_only_then(patched_code, probes):
+    plain = probes("artifacts", patched_code, overrides={})["files"]
+    assert "models/final.pt" in plain and not [f for f in plain if "eval_video" in f or f == "models/0.pt"]
+    saved = probes("artifacts", patched_code, overrides={"save_agent_every_eval": True})["files"]
+    assert {"models/0.pt", "models/40.pt", "models/80.pt", "models/final.pt"} <= set(saved)
+
+
+def test_videos_are_written_into_the_runs_folder(patched_code, probes):
+    pytest.importorskip("imageio_ffmpeg")
+    files = probes("artifacts", patched_code, overrides={"save_video_files": True})["files"]
+    assert {"eval_video/0.mp4", "eval_video/40.mp4", "eval_video/80.mp4"} <= set(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_size", [1, 5])
+def test_the_compiled_agent_acts_and_updates(patched_code, probes, model_size):
+    seen = probes("compiled", patched_code, overrides={"model_size": model_size, "batch_size": 32})
+    assert seen == {"finite": True, "within": True}

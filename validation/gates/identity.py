@@ -1,0 +1,144 @@
+"""Gates on training: does patched code, at default settings, compute bit for bit what official code computes?
+
+Both train on a real dm_control task through the seeding phase, pretraining, updates, ends of episodes, evaluations and
+the replay buffer's wrap-around (see `traced.Budget`). Compared are every action, transition, sampled batch and loss,
+and after each update the bytes of parameters, targets, both optimisers, the running scale and the random states.
+"""
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tdmpc2_lean.validation import child, trace
+from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
+from tdmpc2_lean.validation.gates.subjects import Subject, read_config
+from tdmpc2_lean.validation.traced import Budget
+
+TRAIN = "tdmpc2_lean.validation.traced:train"
+
+
+class Arms:
+    """Runs arms of training at most once each and keeps their traces in a folder for the length of a call."""
+
+    def __init__(self, budget: Budget):
+        self.budget = budget
+        self.folder = tempfile.TemporaryDirectory(prefix="tdmpc2-lean-traces-")
+        self.traces: dict = {}
+
+    def close(self) -> None:
+        self.folder.cleanup()
+
+    def trace_of(self, code_dir: Path, dump_at: int | None = None, **arguments) -> Path:
+        """The trace of training `code_dir`'s code; raises child.ChildFailed where it cannot run."""
+        key = (code_dir, dump_at, repr(sorted(arguments.items())))
+        if key not in self.traces:
+            path = Path(self.folder.name) / f"{len(self.traces)}.jsonl"
+            # A checkout without the setting `device` names CUDA in its code.
+            for_cpu = "device" not in read_config(code_dir)
+            budget = dataclasses.asdict(self.budget)
+            child.call(TRAIN, code_dir, for_cpu, trace=str(path), budget=budget, dump_at=dump_at, **arguments)
+            self.traces[key] = path
+        return self.traces[key]
+
+    def compare(
+        self, reference: Path, subject: Path, of_reference: dict | None = None, of_subject: dict | None = None
+    ) -> tuple[int, trace.Divergence | None]:
+        """Events compared and the first divergence of two arms, with its size and both values.
+
+        An arm is a code folder and the arguments of its training.
+        """
+        arms = ((reference, of_reference or {}), (subject, of_subject or {}))
+        events, here = trace.compare(*(self.trace_of(code_dir, **arguments) for code_dir, arguments in arms))
+        if here is not None and here.largest is None and not here.reference:
+            dumps = [self.trace_of(code, here.event, **arguments).with_suffix(".dump") for code, arguments in arms]
+            here = trace.compare_dumps(here, *dumps)
+        return events, here
+
+
+def runnable_prefix(subject: Subject, arms: Arms) -> tuple[int, str]:
+    """Length of the smallest prefix of the series that runs on this machine, and what keeps shorter ones from it."""
+    why = ""
+    longest = len(subject.series.patches) if subject.series else 0
+    for length in range(longest + 1):
+        try:
+            arms.trace_of(subject.prefix(length))
+            return length, why
+        except child.ChildFailed as failure:
+            why = why or failure.message
+            if length == longest:
+                raise
+    raise AssertionError("unreachable")
+
+
+def reference_name(subject: Subject, length: int, why: str) -> str:
+    """How tables name the reference."""
+    if length == 0:
+        on_cpu = "" if "device" in read_config(subject.reference.code_dir) else ", its 'cuda:0' read as 'cpu'"
+        return f"unpatched {subject.reference.label}{on_cpu}"
+    names = ", ".join(patch.name for patch in subject.series.patches[:length])
+    return f"{subject.reference.label} + {names}, the smallest prefix that runs here ({why})"
+
+
+def default_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
+    """Fully patched (or the user's own) code against the reference."""
+    started = time.time()
+    length, why = runnable_prefix(subject, arms)
+    name = reference_name(subject, length, why)
+    yield judged("default-identity", arms, subject.prefix(length), subject.code_dir, name, started)
+
+
+def per_patch_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
+    """Each patch on its prefix of the series against the prefix without it."""
+    if subject.series is None:
+        yield Result("per-patch-identity", NOT_JUDGED, "the checkout is a fork, not a series of patches")
+        return
+    length, why = runnable_prefix(subject, arms)
+    for index, patch in enumerate(subject.series.patches):
+        gate = f"per-patch-identity/{patch.name}"
+        if index < length:
+            yield Result(gate, NOT_JUDGED, f"the code before it does not run here: {why}")
+            continue
+        before = "unpatched" if index == 0 else f"the {index} before it"
+        started = time.time()
+        yield judged(gate, arms, subject.prefix(index), subject.prefix(index + 1), before, started)
+
+
+def judged(gate: str, arms: Arms, reference: Path, subject: Path, name: str, started: float) -> Result:
+    """The result of comparing the traces of two code folders."""
+    try:
+        events, here = arms.compare(reference, subject)
+    except child.ChildFailed as failure:
+        return Result(gate, FAIL, failure.message, {"output": failure.output[-4000:]}, time.time() - started)
+    figures = {"events": events} | (dataclasses.asdict(here) if here else {})
+    if here is None:
+        detail = f"{events} events equal, bit for bit, to {name}"
+        return Result(gate, PASS, detail, figures, time.time() - started)
+    return Result(gate, FAIL, f"{here}; reference: {name}", figures, time.time() - started)
+
+
+def seed(subject: Subject, arms: Arms) -> Iterator[Result]:
+    """One seed determines a run, another seed gives another, and an evaluation apart does not touch training."""
+    if "separate_eval" not in subject.config:
+        yield Result("seed", NOT_JUDGED, "the checkout has no setting `separate_eval`")
+        return
+
+    def case(name: str, first: dict, second: dict, equal: bool, **arguments) -> Result:
+        started, gate, code = time.time(), f"seed/{name}", subject.code_dir
+        sides = [{"seed_actions": False, "overrides": overrides} | arguments for overrides in (first, second)]
+        try:
+            events, here = arms.compare(code, code, *sides)
+        except child.ChildFailed as failure:
+            return Result(gate, FAIL, failure.message, {"output": failure.output[-4000:]}, time.time() - started)
+        found = f"{events} events equal" if here is None else str(here)
+        outcome = PASS if (here is None) == equal else FAIL
+        detail = f"{found} ({'equality' if equal else 'a difference'} expected)"
+        return Result(gate, outcome, detail, {"events": events}, time.time() - started)
+
+    # `exp_name` only makes the second run a run of its own, not the first one's trace.
+    yield case("same-seed-twice", {}, {"exp_name": "again"}, True)
+    yield case("other-seed", {}, {"seed": arms.budget.seed + 1}, False)
+    often = {"separate_eval": True, "eval_freq": 40}
+    rarely = {"separate_eval": True, "eval_freq": 10 * arms.budget.steps}
+    yield case("evaluation-apart", often, rarely, True, record_evaluations=False)

@@ -1,0 +1,104 @@
+"""What a gate compares: the subject, the reference, and the checkouts between them."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from tdmpc2_lean import patched, places, upstreams
+from tdmpc2_lean.patching import Patch, Series, read_series, render
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Code under test and the official code beside it.
+
+    name: for tables. code_dir: the folder with its train.py. reference: the unpatched official checkout.
+    series: the patches that lead from the reference to the subject, empty where the subject is the user's own fork.
+    """
+
+    name: str
+    code_dir: Path
+    reference: upstreams.Checkout
+    series: Series | None
+
+    @cached_property
+    def config(self) -> dict:
+        """The subject's own config.yaml."""
+        return read_config(self.code_dir)
+
+    @property
+    def can_plan_vec(self) -> bool:
+        return "def plan_vec" in (self.code_dir / "tdmpc2.py").read_text(encoding="utf-8")
+
+    def prefix(self, length: int) -> Path:
+        """Code folder of the reference with the first `length` patches of the series."""
+        if length == 0:
+            return self.reference.code_dir
+        names = [patch.name for patch in self.series.patches[:length]]
+        return patched.materialise(self.reference, names, self.series).code_dir
+
+
+def read_config(code_dir: Path) -> dict:
+    """A checkout's config.yaml as a dictionary."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_container(OmegaConf.load(code_dir / "config.yaml"))
+
+
+def find_subject(where: str | None = None, allow_local_changes: bool = False) -> Subject:
+    """What `gate run --checkout WHERE` is about.
+
+    Unpatched official code (also by default, and the miniature): the subject is that code with the whole series.
+    A folder with patches applied or with local changes: the subject is the folder as it is, and the reference is its
+    own upstream commit without them.
+    """
+    checkout = upstreams.find_checkout("tdmpc2", where, allow_local_changes=allow_local_changes)
+    series = read_series(checkout.upstream)
+    if checkout.patches or checkout.local_changes:
+        reference = upstreams.find_checkout("tdmpc2", checkout.commit)
+        return Subject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None)
+    whole = patched.materialise(checkout, None, series)
+    return Subject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
+
+
+def controls_of(gate: str) -> tuple[Patch, ...]:
+    """The negative controls of a gate: small wrong patches that it must reject."""
+    folder = places.validation_dir() / "controls" / gate
+    return tuple(read_series("tdmpc2", folder).patches) if (folder / "series").exists() else ()
+
+
+class Files(dict):
+    """The files of a folder by posix path, read when asked for."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    def __missing__(self, name: str) -> bytes:
+        path = self.root / name
+        if not path.is_file():
+            raise KeyError(name)
+        return path.read_bytes()
+
+    def __contains__(self, name) -> bool:
+        return (self.root / name).is_file()
+
+    def get(self, name, default=None):
+        return self[name] if name in self else default
+
+
+@contextmanager
+def wrong(subject: Subject, control: Patch) -> Iterator[Subject]:
+    """The subject with a wrong patch on top, in a folder that is removed afterwards, and at the end of its series."""
+    code = subject.code_dir.name
+    with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-control-") as folder:
+        root = Path(folder)
+        shutil.copytree(subject.code_dir, root / code, ignore=shutil.ignore_patterns("__pycache__"))
+        for name, content in render(control, Files(root)).items():
+            (root / name).write_bytes(content)
+        series = subject.series and replace(subject.series, patches=(*subject.series.patches, control))
+        name = f"{subject.name} + wrong patch {control.name}"
+        yield replace(subject, name=name, code_dir=root / code, series=series)
