@@ -1,0 +1,106 @@
+"""`tdmpc2-lean bench`: speed as ratios, both sides measured in one process."""
+
+import json
+import statistics
+
+import click
+
+from tdmpc2_lean.errors import UserError
+
+
+@click.group()
+def bench():
+    """Measure speed on this machine's CPU as ratios; both sides take turns within one process."""
+
+
+def code_and_label(checkout):
+    from tdmpc2_lean.validation.gates.subjects import find_subject
+
+    subject = find_subject(checkout)
+    return subject.code_dir, subject.name
+
+
+@bench.command("plan-vec")
+@click.option("--checkout", metavar="WHERE", help="As for `gate run`; default: the pinned official code, patched.")
+@click.option("--envs", default="1,4,16,64", show_default=True, help="Numbers of environments.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
+@click.option("--model-size", default=5, show_default=True, type=click.Choice(["1", "5", "19", "48", "317"]))
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--json", "as_json", is_flag=True, help="Print every measured value.")
+def plan_vec(checkout, envs, rounds, model_size, threads, as_json):
+    """Actions per second of `act_vec` for N environments against `act` for one."""
+    from tdmpc2_lean.validation import child
+
+    try:
+        numbers = [int(n) for n in envs.split(",")]
+    except ValueError:
+        raise UserError(f"--envs takes numbers with commas between them, found {envs!r}.", "--envs 1,4,16") from None
+    code_dir, label = code_and_label(checkout)
+    seen = child.call(
+        "tdmpc2_lean.validation.speed:plan_vec",
+        code_dir,
+        overrides={"model_size": int(model_size)},
+        num_envs=numbers,
+        rounds=rounds,
+        threads=threads,
+    )
+    if as_json:
+        click.echo(json.dumps({"subject": label, "model_size": int(model_size)} | seen))
+        return
+    act = statistics.median(seen["act"])
+    click.echo(
+        f"{label}; model_size {model_size}, eager, CPU, {threads} thread(s), median of {rounds} rounds in one process"
+    )
+    click.echo(f"{'':>14}  {'s per call':>10}  {'actions/s':>9}  {'act_vec / act':>13}  lowest-highest")
+    click.echo(f"{'act':>14}  {act:>10.3f}  {1 / act:>9.2f}  {1.0:>13.2f}")
+    for n, seconds in seen["act_vec"].items():
+        ratios = sorted(int(n) * a / v for a, v in zip(seen["act"], seconds, strict=True))
+        call = statistics.median(seconds)
+        click.echo(
+            f"{f'act_vec N={n}':>14}  {call:>10.3f}  {int(n) / call:>9.2f}  {statistics.median(ratios):>13.2f}"
+            f"  {ratios[0]:.2f}-{ratios[-1]:.2f}"
+        )
+
+
+@bench.command("presets")
+@click.argument("first", default="default")
+@click.argument("second", default="fast")
+@click.option("--checkout", metavar="WHERE", help="As for `gate run`; default: the pinned official code, patched.")
+@click.option("--task", default="cheetah-run", show_default=True)
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
+@click.option("--model-size", default=5, show_default=True, type=click.Choice(["1", "5", "19", "48", "317"]))
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--json", "as_json", is_flag=True, help="Print every measured value.")
+def presets(first, second, checkout, task, rounds, model_size, threads, as_json):
+    """Training steps per second under lean preset SECOND against FIRST (fast against default).
+
+    A step is one planned action, one environment step and the updates due, as in training after its seeding phase.
+    """
+    from tdmpc2_lean.training import presets as lean
+    from tdmpc2_lean.validation import child
+    from tdmpc2_lean.validation.gates.subjects import read_config
+
+    code_dir, label = code_and_label(checkout)
+    defaults = read_config(code_dir)
+    sides = {}
+    for name in (first, second):
+        chosen = [lean.find(part) for part in name.split(",")]
+        sides[name] = {"model_size": int(model_size)} | lean.compose(chosen, defaults)
+    if len(sides) < 2:
+        raise UserError(f"Both sides are {first!r}.", "name two presets: `tdmpc2-lean train --list-presets`")
+    seen = child.call(
+        "tdmpc2_lean.validation.speed:presets", code_dir, sides=sides, task=task, steps=rounds, threads=threads
+    )
+    if as_json:
+        click.echo(json.dumps({"subject": label, "model_size": int(model_size), "sides": sides} | seen))
+        return
+    click.echo(
+        f"{label}; {task}, model_size {model_size}, eager, CPU, {threads} thread(s), "
+        f"median of {rounds} rounds of two steps in one process"
+    )
+    for name in sides:
+        middle = statistics.median(seen[name])
+        click.echo(f"{name:>14}  {middle:.3f} s per step  {1 / middle:.2f} steps/s")
+    ratios = sorted(a / b for a, b in zip(seen[first], seen[second], strict=True))
+    middle = statistics.median(ratios)
+    click.echo(f"{second} / {first}: {middle:.2f} (lowest {ratios[0]:.2f}, highest {ratios[-1]:.2f})")
