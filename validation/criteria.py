@@ -117,9 +117,7 @@ class Run:
     @property
     def end(self) -> int:
         """Env steps that the run got to; 0 for a run that has not begun."""
-        return (
-            self.reached if self.reached is not None else max((int(step) for step in self.steps), default=0)
-        )
+        return self.reached if self.reached is not None else max((int(step) for step in self.steps), default=0)
 
 
 @dataclass(frozen=True)
@@ -268,9 +266,7 @@ def criterion(name: str) -> Criterion:
         from tdmpc2_lean.nearest import did_you_mean
 
         known = ", ".join(criteria())
-        raise UserError(
-            f"There is no criterion {name!r}.{did_you_mean(name, criteria())}", f"name one of {known}"
-        )
+        raise UserError(f"There is no criterion {name!r}.{did_you_mean(name, criteria())}", f"name one of {known}")
     return criteria()[name]
 
 
@@ -398,11 +394,7 @@ def seed_score(criterion: Criterion, run: Run, window: Window) -> tuple[float, s
 
 def _faults_of_seeds(criterion: Criterion, seeds: Sequence[int]) -> list[str]:
     """Why these seeds may not stand for the protocol's; empty if they may."""
-    faults = [
-        f"seed {seed} stands in {seeds.count(seed)} runs"
-        for seed in sorted(set(seeds))
-        if seeds.count(seed) > 1
-    ]
+    faults = [f"seed {seed} stands in {seeds.count(seed)} runs" for seed in sorted(set(seeds)) if seeds.count(seed) > 1]
     present = set(seeds)
     if len(present) < LEAST_SEEDS:
         faults.append(f"{len(present)} seed{'s' * (len(present) != 1)} of at least {LEAST_SEEDS}")

@@ -227,9 +227,7 @@ def extract(folder: Path, to: Path, commit: str | None = None) -> list[Written]:
 def find(folder: Path) -> list[tuple[Source, dict[str, bytes]]]:
     """The sources whose files lie in `folder`, each with them: path in the official repository -> bytes."""
     if not folder.is_dir():
-        raise UserError(
-            f"There is no folder {folder}.", "name a folder of result files or an official checkout"
-        )
+        raise UserError(f"There is no folder {folder}.", "name a folder of result files or an official checkout")
     found = []
     for source in SOURCES:
         place = next((p for p in (folder / source.folder, folder / source.beside) if _holds(p, source)), None)
@@ -324,9 +322,7 @@ def read_records(files: Mapping[str, bytes]) -> dict[str, list[Run]]:
             raise UserError(f"{path} is not gzipped JSON: {error}.") from error
         for number, record in enumerate(records):
             where = f"{path}, record {number}"
-            if not {"task", "seed", "xs", "ys"} <= set(record) or not 0 < len(record["xs"]) == len(
-                record["ys"]
-            ):
+            if not {"task", "seed", "xs", "ys"} <= set(record) or not 0 < len(record["xs"]) == len(record["ys"]):
                 raise UserError(f"{where}: expected task, seed, and xs and ys of one length.")
             xs, ys = record["xs"], record["ys"]
             points = tuple((_whole(x, where), _number(y, where)) for x, y in zip(xs, ys, strict=True))
@@ -391,8 +387,7 @@ def curve_of(task: str, runs: list[Run], decimals: int) -> tuple[dict[str, Any],
             for run in further
         ]
         oddities += [
-            ("is listed twice", f"{task} seed {run.seed} (again up to {run.points[-1][0]})")
-            for run in further
+            ("is listed twice", f"{task} seed {run.seed} (again up to {run.points[-1][0]})") for run in further
         ]
     return curve, oddities
 

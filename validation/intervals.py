@@ -35,9 +35,7 @@ class Row(NamedTuple):
     improvement: Interval | None
 
 
-def interquartile_mean(
-    scores: Scores, *, resamples: int = 2000, confidence: float = 0.95, seed: int = 0
-) -> Interval:
+def interquartile_mean(scores: Scores, *, resamples: int = 2000, confidence: float = 0.95, seed: int = 0) -> Interval:
     """The mean of the middle half of all scores, tasks and seeds pooled, in return units.
 
     A quarter of the scores, rounded down, is cut at either end. seed: of the bootstrap's random draws.
@@ -96,9 +94,7 @@ def compare(criterion: criteria.Criterion, runs: Iterable[criteria.Run], **optio
     return rows
 
 
-def scores_of_runs(
-    criterion: criteria.Criterion, runs: Iterable[criteria.Run], index: int
-) -> dict[str, list[float]]:
+def scores_of_runs(criterion: criteria.Criterion, runs: Iterable[criteria.Run], index: int) -> dict[str, list[float]]:
     """Task -> one score a seed at the window of that index, for the runs that have one."""
     scores: dict[str, list[float]] = {}
     for run in sorted(runs, key=lambda run: (run.task, run.seed, run.name)):
