@@ -33,7 +33,8 @@ class ChildFailed(UserError):
 
     def __init__(self, function: str, code_dir: Path, output: str):
         lines = [line for line in output.strip().splitlines() if line.strip()]
-        super().__init__(f"{function} failed on {code_dir}: {lines[-1] if lines else 'no output'}")
+        self.reason = lines[-1] if lines else "no output"
+        super().__init__(f"{function} failed on {code_dir}: {self.reason}")
         self.output = output
 
 

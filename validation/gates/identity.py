@@ -66,7 +66,7 @@ def runnable_prefix(subject: Subject, arms: Arms) -> tuple[int, str]:
             arms.trace_of(subject.prefix(length))
             return length, why
         except child.ChildFailed as failure:
-            why = why or failure.message
+            why = why or failure.reason
             if length == longest:
                 raise
     raise AssertionError("unreachable")
