@@ -1,0 +1,48 @@
+"""The patch engine: read a series, render it against a checkout, plan, act.
+
+series                    reads patches from their folders        (no checkout)
+source, anchors, render   bytes in, bytes out                     (no disk)
+verbs                     check, apply, revert, status: plans     (reads the checkout)
+disk                      carries a plan out, all or nothing      (the one place that writes to a checkout)
+plumbing, export          a series as mails for `git am`          (writes the folder it is given)
+compare                   diff, show, audit                       (reads the checkout)
+"""
+
+from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
+from tdmpc2_lean.patching.compare import Audit, Comparison, FileAudit, audit, compare, diff, show
+from tdmpc2_lean.patching.export import Exported, export
+from tdmpc2_lean.patching.render import RenderError, render, render_series
+from tdmpc2_lean.patching.series import Edit, Patch, Series, SeriesError, Snippet, read_series
+from tdmpc2_lean.patching.verbs import Check, Fit, Outcome, Status, apply, check, recorded, revert, status
+
+__all__ = [
+    "Audit",
+    "Check",
+    "Comparison",
+    "Edit",
+    "Exported",
+    "FileAudit",
+    "Fit",
+    "LostAnchor",
+    "LostAnchors",
+    "Outcome",
+    "Patch",
+    "RenderError",
+    "Series",
+    "SeriesError",
+    "Snippet",
+    "Status",
+    "apply",
+    "audit",
+    "check",
+    "compare",
+    "diff",
+    "export",
+    "read_series",
+    "recorded",
+    "render",
+    "render_series",
+    "revert",
+    "show",
+    "status",
+]

@@ -1,0 +1,210 @@
+"""Finds the place an edit means: a class or function by its dotted name, a statement or expression by a
+pattern.
+
+Patterns are ast-grep's: code with `$NAME` for any one node and `$$$NAME` for any number of them. One thing is
+ours: Python code written alone does not tell `f(x=1)`'s keyword argument from the assignment `x = 1`, so a
+pattern with no spaces around its first `=` means the argument (of a call, or a parameter with that default)
+and one with spaces means the assignment, as PEP 8 writes them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ast_grep_py import SgNode, SgRoot
+
+from tdmpc2_lean.errors import CheckFailed
+
+# Nodes whose children may hold the definitions of the scope around them.
+TRANSPARENT = {
+    "block", "if_statement", "elif_clause", "else_clause", "try_statement", "except_clause",
+    "except_group_clause", "finally_clause", "with_statement", "for_statement", "while_statement",
+    "match_statement", "case_clause",
+}  # fmt: skip
+ARGUMENT = re.compile(r"\s*[^\W\d]\w*(:[^=]*[^=\s])?=[^=\s]")
+
+
+@dataclass(frozen=True)
+class LostAnchor:
+    """One edit whose place was not found where it should be. `str()` is a line for the user."""
+
+    patch: str
+    edit: int
+    file: str
+    inside: str | None
+    pattern: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}, {self.inside}" if self.inside else self.file
+        what = f" `{self.pattern}`" if self.pattern else ""
+        return f"{self.patch}, edit {self.edit}: {where}:{what} {self.reason}"
+
+
+class LostAnchors(CheckFailed):
+    """A patch does not fit a checkout. `anchors` has every edit that does not, not only the first."""
+
+    def __init__(self, anchors: list[LostAnchor], next_step: str = ""):
+        self.anchors = tuple(anchors)
+        one = len(anchors) == 1
+        super().__init__(
+            f"{'An anchor is' if one else f'{len(anchors)} anchors are'} lost; nothing was changed:\n  "
+            + "\n  ".join(map(str, anchors)),
+            next_step or "`tdmpc2-lean patch check CHECKOUT` says what applies to this checkout",
+        )
+
+
+class NotFound(Exception):
+    """Raised inside this package; `render` makes a LostAnchor of it, with the edit's name and place."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A node that a pattern matched. start, end: character indices; captured: metavariable -> (text, kind).
+
+    The kind of what a `$$$NAME` captured is None.
+    """
+
+    node: SgNode
+    start: int
+    end: int
+    captured: dict[str, tuple[str, str | None]]
+
+
+def pattern_problem(pattern: str, language: str) -> str | None:
+    """Why `pattern` can match nothing, or None."""
+    try:
+        for rule in _rules(pattern, language):
+            SgRoot("", language).root().find({"rule": {"pattern": rule}})
+    except RuntimeError as error:
+        causes = re.findall(r"^\s*\d+: (.*)$", str(error).split("Stack backtrace")[0], re.MULTILINE)
+        return (causes[-1] if causes else str(error).splitlines()[0]).split(" Please check")[0]
+    return None
+
+
+def _rules(pattern: str, language: str) -> list[str | dict]:
+    """The ast-grep patterns that together mean `pattern`."""
+    if language != "python" or not ARGUMENT.match(pattern):
+        return [pattern]
+    typed = ":" in pattern.split("=")[0]
+    parameter = ("typed_" if typed else "") + "default_parameter"
+    rules: list[str | dict] = [{"context": f"def f({pattern}): pass", "selector": parameter}]
+    return rules if typed else [{"context": f"f({pattern})", "selector": "keyword_argument"}, *rules]
+
+
+def definitions(node: SgNode, prefix: str = "") -> Iterator[tuple[str, SgNode]]:
+    """Every class and function below `node` in source order, as (dotted name, node).
+
+    A decorated definition's node is the one that includes its decorators.
+    """
+    for child in node.children():
+        kind = child.kind()
+        inner = child.field("definition") if kind == "decorated_definition" else child
+        if inner is not None and inner.kind() in ("class_definition", "function_definition"):
+            name = prefix + inner.field("name").text()
+            yield name, child
+            yield from definitions(inner.field("body"), name + ".")
+        elif kind in TRANSPARENT:
+            yield from definitions(child, prefix)
+
+
+def scope(root: SgNode, inside: str | None) -> SgNode:
+    """The definition named `inside`, with its decorators; the root for None. Raises NotFound."""
+    if inside is None:
+        return root
+    found = [node for name, node in definitions(root) if name == inside]
+    if not found:
+        outer = inside.rpartition(".")[0]
+        if outer:
+            scope(root, outer)
+        raise NotFound(f"there is no {inside}")
+    if len(found) > 1:
+        raise NotFound(f"there are {len(found)} definitions of {inside}")
+    return found[0]
+
+
+def definition(node: SgNode) -> SgNode:
+    """The class or function itself of what `scope` found."""
+    return node.field("definition") if node.kind() == "decorated_definition" else node
+
+
+def matches(where: SgNode, pattern: str, language: str) -> list[Match]:
+    """What `pattern` matches at or below `where`, in source order, each place once.
+
+    Where a match holds another of the same text (an expression statement and its expression) the outer one
+    counts.
+    """
+    found = {}
+    for rule in _rules(pattern, language):
+        for node in where.find_all({"rule": {"pattern": rule}}):
+            span = node.range()
+            place = (span.start.index, span.end.index)
+            if place not in found:  # parents come before their children
+                found[place] = Match(node, *place, _captured(node, pattern))
+    return [found[place] for place in sorted(found)]
+
+
+def expect(found: list[Match], count: tuple[int, int], where: SgNode, pattern: str, language: str) -> None:
+    """Raises NotFound unless there are as many as the edit says, or if two overlap."""
+    low, high = count
+    if not low <= len(found) <= high:
+        wanted = f"{low}" if low == high else f"{low} to {high}"
+        raise NotFound(f"found {len(found)} times, expected {wanted}{_hint(found, where, pattern, language)}")
+    for one, other in zip(found, found[1:], strict=False):
+        if other.start < one.end:
+            raise NotFound(f"found {len(found)} times, two of them overlapping at line {_line(other)}")
+
+
+def _hint(found: list[Match], where: SgNode, pattern: str, language: str) -> str:
+    if found:
+        return ", at line " + ", ".join(str(_line(match)) for match in found)
+    if language == "python" and (equals := re.match(r"([^=]*?)(\s*)=(\s*)(?=[^=])(.*)$", pattern, re.DOTALL)):
+        name, before, after, value = equals.groups()
+        other = f"{name} = {value}" if not before + after else f"{name}={value}"
+        if not pattern_problem(other, language) and matches(where, other, language):
+            return f" (but `{other}` is there: spaces around = mean an assignment, none an argument)"
+    return ""
+
+
+def _line(match: Match) -> int:
+    return match.node.range().start.line + 1
+
+
+def _captured(node: SgNode, pattern: str) -> dict[str, tuple[str, str | None]]:
+    captured: dict[str, tuple[str, str | None]] = {}
+    for dollars, name in re.findall(r"(\$\$\$|\$)([A-Z][A-Z0-9_]*)", pattern):
+        if dollars == "$":
+            one = node.get_match(name)
+            if one is not None:
+                captured[name] = (one.text(), one.kind())
+        else:
+            several = node.get_multiple_matches(name)
+            root_text = node.get_root().root().text()
+            if several:
+                span = slice(several[0].range().start.index, several[-1].range().end.index)
+                captured[name] = (root_text[span], None)
+            else:
+                captured[name] = ("", None)
+    return captured
+
+
+def statement(node: SgNode) -> SgNode:
+    """The statement of a block or module that holds `node` (maybe `node` itself); in YAML, the pair."""
+    for candidate in [node, *node.ancestors()]:
+        parent = candidate.parent()
+        if candidate.kind() == "block_mapping_pair":
+            return candidate
+        if parent is not None and parent.kind() in ("block", "module") and candidate.kind() != "case_clause":
+            return candidate
+    raise NotFound("is in no statement")
+
+
+def yaml_pair(root: SgNode, key: str) -> list[SgNode]:
+    """The top-level pairs of a YAML file that have this key."""
+    return [
+        pair
+        for pair in root.find_all(kind="block_mapping_pair")
+        if not any(ancestor.kind() == "block_mapping_pair" for ancestor in pair.ancestors())
+        and pair.field("key") is not None
+        and pair.field("key").text().strip("'\"") == key
+    ]

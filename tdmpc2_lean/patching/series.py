@@ -1,0 +1,473 @@
+"""Reads a series of patches from its folder and checks it before anything is done with it.
+
+A series is a folder with a file `series` (one name a line, `#` starts a comment; patches apply in this order)
+and one folder a patch. Its `patch.toml` says what to edit and the files beside it hold the new code. Nothing
+here knows a checkout; `render` brings the two together.
+
+    title, why      a line, and paragraphs; both become the commit message on export
+    issue, fix      optional: the upstream's issue, and the default behaviour that changes
+    needs           optional: earlier patches of the series
+    [[edit]]        one or more, carried out in order, each on what the one before left
+      file          path from the checkout's root
+      inside        optional: dotted name of a class or function, decorators included; else the whole file
+      find          ast-grep pattern of a statement or expression (see `anchors`); in YAML, also
+      key           the name of a top-level key
+      count         optional: how many matches there must be, a number or [lowest, highest]; 1 by default
+      do            replace   the match itself, or with `code` of several statements its statement
+                    before, after, delete   mean the statement that holds the match
+                    append    to the end of the body of `inside`, or of the file
+                    bases     the list of bases of the class `inside` becomes `text`
+                    create    a new file
+      code          `name` in code.py (config.yaml for YAML), `file:name`, or for `create` a file
+      text          instead of code: one expression or statement
+      whole         optional: insert the definition itself rather than its body
+      like          for `create`, optional: the file whose indentation and line ends the new one takes
+
+A snippet in code.py is a function; its body without the docstring is inserted. `return EXPRESSION` alone is
+the expression where the match is one. A parameter in capitals stands for what the pattern's metavariable of
+that name captured; in `text` it is written `$NAME`. A method (`Class.method`), a class, and what is appended
+to a class or module are inserted whole, with decorators, docstring and the comments above. A snippet in
+config.yaml is what lies under its top-level key.
+"""
+
+import ast
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.nearest import did_you_mean
+from tdmpc2_lean.patching.source import lines_of, string_lines
+
+VERBS = ("replace", "before", "after", "delete", "append", "bases", "create")
+PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "edit"}
+EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "whole", "like"}
+# Never written to, whatever a patch or a recorded state says. `git~1` is how NTFS may spell `.git`.
+FORBIDDEN_FOLDERS = {".git", "git~1", ".tdmpc2-lean"}
+
+
+class SeriesError(UserError):
+    """A series or a patch is not well formed; names the patch and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """New code from a patch's folder, as written there: 4-space Python, or YAML.
+
+    text: its lines, dedented, each with its newline.
+    whole: a definition to be inserted as it is; else the statements of a body.
+    expression: the snippet is `return EXPRESSION`, and this is the EXPRESSION.
+    names: the metavariables it takes (the capital parameters of its function).
+    in_function: what stands for it where `append` finds that its `inside` is a function.
+    """
+
+    text: str
+    whole: bool = False
+    expression: str | None = None
+    names: frozenset[str] = frozenset()
+    in_function: "Snippet | None" = None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of one file; its fields are those of patch.toml. `number` counts from 1 within its patch.
+
+    count: how many matches there must be, lowest and highest.
+    text: an expression, possibly with metavariables, that stands in for `snippet`.
+    new_file: the bytes of the file to create.
+    like: for a created file, the file whose indentation and line ends it takes; without it, it stays as it
+    is.
+    """
+
+    number: int
+    file: str
+    do: str
+    inside: str | None = None
+    find: str | None = None
+    key: str | None = None
+    count: tuple[int, int] = (1, 1)
+    snippet: Snippet | None = None
+    text: str | None = None
+    new_file: bytes | None = None
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One named change. `sha256` is over the names and bytes of the files in its folder."""
+
+    name: str
+    title: str
+    why: str
+    issue: str | None
+    fix: str | None
+    needs: tuple[str, ...]
+    edits: tuple[Edit, ...]
+    folder: Path
+    sha256: str
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that its edits touch, each once, in order."""
+        return tuple(dict.fromkeys(edit.file for edit in self.edits))
+
+
+@dataclass(frozen=True)
+class Series:
+    """The patches of an upstream in their order."""
+
+    upstream: str
+    patches: tuple[Patch, ...]
+    folder: Path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(patch.name for patch in self.patches)
+
+    def __iter__(self) -> Iterator[Patch]:
+        return iter(self.patches)
+
+    def __getitem__(self, name: str) -> Patch:
+        for patch in self.patches:
+            if patch.name == name:
+                return patch
+        raise UserError(
+            f"The {self.upstream} series has no patch {name!r}.{did_you_mean(name, self.names)}",
+            "`tdmpc2-lean patch list` shows all names",
+        )
+
+    def closure(self, names: Iterable[str] | None = None) -> tuple[Patch, ...]:
+        """The named patches (None: all) with everything they need, in series order."""
+        if names is None:
+            return self.patches
+        wanted, todo = set(), list(names)
+        while todo:
+            name = todo.pop()
+            if name not in wanted:
+                todo += self[name].needs
+                wanted.add(name)
+        return tuple(patch for patch in self.patches if patch.name in wanted)
+
+
+def read_series(upstream: str = "tdmpc2", folder: str | Path | None = None) -> Series:
+    """The series of an upstream, from `folder` or from the package. `miniature` has tdmpc2's."""
+    if folder is None:
+        from tdmpc2_lean import places
+
+        folder = places.patches_dir() / ("tdmpc2" if upstream == "miniature" else upstream)
+    folder = Path(folder)
+    try:
+        lines = (folder / "series").read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        raise SeriesError(
+            f"{folder} is not a series of patches: it has no file named `series`.",
+            "name a folder that has one; it lists the patches' names, a line each",
+        ) from None
+    names = [name for line in lines if (name := line.split("#")[0].strip())]
+    patches: list[Patch] = []
+    for name in names:
+        earlier = [patch.name for patch in patches]
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+            raise SeriesError(
+                f"{folder / 'series'}: {name!r} is no name for a patch.", "use letters, digits and -"
+            )
+        if name in earlier:
+            raise SeriesError(f"{folder / 'series'} lists {name!r} twice.", "remove one of the lines")
+        patch = read_patch(folder / name)
+        for need in patch.needs:
+            if need not in earlier:
+                raise SeriesError(
+                    f"Patch {name!r} needs {need!r}, which is not before it in {folder / 'series'}."
+                    f"{did_you_mean(need, earlier)}",
+                    "correct `needs`, or the order of the series",
+                )
+        patches.append(patch)
+    return Series(upstream, tuple(patches), folder)
+
+
+def read_patch(folder: Path) -> Patch:
+    """The patch in `folder`, its snippets read and every field checked. Raises SeriesError."""
+    name = folder.name
+    try:
+        table = tomllib.loads((folder / "patch.toml").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise SeriesError(
+            f"Patch {name!r} has no {folder / 'patch.toml'}.", "write it, or correct `series`"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SeriesError(f"{folder / 'patch.toml'} is not TOML: {error}.", "correct that line") from None
+
+    def wrong(what: str) -> SeriesError:
+        end = "" if what.endswith((".", "?")) else "."
+        return SeriesError(f"Patch {name!r}: {what}{end}", f"correct {folder / 'patch.toml'}")
+
+    for key in table:
+        if key not in PATCH_KEYS:
+            raise wrong(f"unknown key {key!r}.{did_you_mean(key, PATCH_KEYS)}")
+    for key in ("title", "why"):
+        if not isinstance(table.get(key), str) or not table[key].strip():
+            raise wrong(f"`{key}` is missing")
+    if "\n" in table["title"].strip():
+        raise wrong("`title` is one line")
+    for key in ("issue", "fix"):
+        if not isinstance(table.get(key, ""), str):
+            raise wrong(f"`{key}` is a text")
+    needs = table.get("needs", [])
+    if not isinstance(needs, list) or not all(isinstance(need, str) for need in needs):
+        raise wrong("`needs` is a list of patch names")
+    if not isinstance(table.get("edit"), list) or not table["edit"]:
+        raise wrong("it has no [[edit]]")
+    edits = tuple(
+        _read_edit(number, fields, folder, wrong) for number, fields in enumerate(table["edit"], start=1)
+    )
+    return Patch(
+        name=name,
+        title=table["title"].strip(),
+        why=table["why"].strip(),
+        issue=table.get("issue"),
+        fix=table["fix"].strip() if "fix" in table else None,
+        needs=tuple(needs),
+        edits=edits,
+        folder=folder,
+        sha256=folder_sha256(folder),
+    )
+
+
+def folder_sha256(folder: Path) -> str:
+    """Over names and bytes of all files below `folder`, but for caches and hidden files."""
+    total = hashlib.sha256()
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
+        name = path.relative_to(folder)
+        if path.is_file() and not any(part == "__pycache__" or part.startswith(".") for part in name.parts):
+            total.update(f"{name.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def path_problem(path: str) -> str | None:
+    """Why a posix path relative to a checkout's root may not be touched, or None if it may."""
+    parts = path.split("/")
+    if not path or "\0" in path or "\n" in path:
+        return "is empty or not printable"
+    if "\\" in path or re.match(r"[A-Za-z]:", path) or PurePosixPath(path).is_absolute():
+        return "is not a path with / from the checkout's root"
+    if any(part in ("", ".", "..") for part in parts):
+        return "could leave the checkout (it has an empty, . or .. part)"
+    if any(part.lower().rstrip(". ") in FORBIDDEN_FOLDERS for part in parts):
+        return "lies in a folder that git or this program keeps for itself"
+    return None
+
+
+def _read_edit(number: int, fields: dict, folder: Path, wrong) -> Edit:
+    def bad(what: str) -> SeriesError:
+        return wrong(f"edit {number}: {what}")
+
+    for key, value in fields.items():
+        if key not in EDIT_KEYS:
+            raise bad(f"unknown key {key!r}.{did_you_mean(key, EDIT_KEYS)}")
+        if key not in ("count", "whole") and not isinstance(value, str):
+            raise bad(f"`{key}` is a text")
+    file, do = fields.get("file"), fields.get("do")
+    if file is None:
+        raise bad("`file` is missing")
+    if problem := path_problem(file):
+        raise bad(f"file {file!r} {problem}")
+    if do not in VERBS:
+        raise bad(f"`do` is one of {', '.join(VERBS)}, not {do!r}")
+    inside, find, key = fields.get("inside"), fields.get("find"), fields.get("key")
+    code, text, like = fields.get("code"), fields.get("text"), fields.get("like")
+    is_yaml = language(file) == "yaml"
+
+    if do == "create":
+        if code is None or find or inside or key or text:
+            raise bad("`create` takes `code`, a file of the patch's folder, and nothing to find")
+        return Edit(number, file, do, new_file=_file_of(folder, code, bad).read_bytes(), like=like)
+    if like is not None:
+        raise bad("`like` goes with `create`")
+    if language(file) is None:
+        raise bad(f"{file} is neither Python nor YAML: it can only be created")
+    if do in ("append", "bases") and (find or key):
+        raise bad(f"`{do}` takes no `find` and no `key`")
+    if do == "bases" and (is_yaml or not inside or text is None):
+        raise bad("`bases` takes `inside`, a Python class, and `text`, its new list of bases")
+    if do not in ("append", "bases") and (find is None) == (key is None):
+        raise bad(f"`{do}` takes a `find`, or a `key` of a YAML file")
+    if key is not None and not is_yaml:
+        raise bad("`key` is for YAML files")
+    if inside is not None and (is_yaml or not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", inside)):
+        raise bad("`inside` is a dotted name of a class or function of a Python file")
+    if do == "delete" and (code is not None or text is not None):
+        raise bad("`delete` takes neither `code` nor `text`")
+    if do != "delete" and (code is None) == (text is None):
+        raise bad(f"`{do}` takes `code` or `text`")
+    if find is not None:
+        from tdmpc2_lean.patching.anchors import pattern_problem
+
+        if problem := pattern_problem(find, language(file)):
+            raise bad(f"{find!r} is no pattern: {problem}")
+    whole = fields.get("whole")
+    if not isinstance(whole, bool | None):
+        raise bad("`whole` is true or false")
+    return Edit(
+        number,
+        file,
+        do,
+        inside=inside,
+        find=find,
+        key=key,
+        count=_count(fields.get("count", 1), bad),
+        snippet=None if code is None else _snippet(code, do, whole, is_yaml, folder, bad),
+        text=text,
+    )
+
+
+def language(file: str) -> str | None:
+    """'python' or 'yaml' by a path's ending; None for what can only be created."""
+    return {".py": "python", ".yaml": "yaml", ".yml": "yaml"}.get(PurePosixPath(file).suffix)
+
+
+def _count(value, bad) -> tuple[int, int]:
+    low_high = value if isinstance(value, list) else [value, value]
+    if (
+        len(low_high) != 2
+        or not all(type(n) is int and n >= 0 for n in low_high)
+        or low_high[0] > low_high[1]
+    ):
+        raise bad("`count` is a number of matches, or [lowest, highest]")
+    if low_high[1] == 0:
+        raise bad("`count` is at least 1")
+    return low_high[0], low_high[1]
+
+
+def _file_of(folder: Path, name: str, bad) -> Path:
+    if problem := path_problem(name):
+        raise bad(f"code {name!r} {problem}")
+    path = folder / name
+    if not path.is_file():
+        known = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
+        raise bad(f"the patch's folder has no file {name!r}.{did_you_mean(name, known)}")
+    if folder.resolve() not in path.resolve().parents:
+        raise bad(f"code {name!r} is a link out of the patch's folder")
+    return path
+
+
+def _snippet(code: str, do: str, whole: bool | None, is_yaml: bool, folder: Path, bad) -> Snippet:
+    file, _, name = code.rpartition(":")
+    path = _file_of(folder, file or ("config.yaml" if is_yaml else "code.py"), bad)
+    try:
+        source = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise bad(f"{path.name} is not UTF-8") from None
+    return (
+        _yaml_snippet(source, name, path, bad)
+        if is_yaml
+        else _python_snippet(source, name, do, whole, path, bad)
+    )
+
+
+def _yaml_snippet(source: str, name: str, path: Path, bad) -> Snippet:
+    """The lines below the top-level key `name`, dedented, comments included."""
+    import textwrap
+
+    taken, inside = [], False
+    for line in lines_of(source):
+        if inside and line.strip() and not line[0].isspace():
+            break
+        if inside:
+            taken.append(line)
+        elif re.match(rf"{re.escape(name)}:\s*(#.*)?$", line):
+            inside = True
+    text = textwrap.dedent("".join(taken)).strip("\n")
+    if not text.strip():
+        raise bad(f"{path.name} has nothing under a top-level key {name!r}")
+    return Snippet(text + "\n")
+
+
+def _python_snippet(source: str, name: str, do: str, whole: bool | None, path: Path, bad) -> Snippet:
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise bad(f"{path.name} line {error.lineno}: {error.msg}") from None
+    node: ast.AST = tree
+    for part in name.split("."):
+        found = [n for n in getattr(node, "body", []) if getattr(n, "name", None) == part]
+        if len(found) != 1:
+            known = [n.name for n in getattr(node, "body", []) if hasattr(n, "name")]
+            raise bad(f"{path.name} has {len(found)} definitions of {name!r}.{did_you_mean(part, known)}")
+        node = found[0]
+    undecided = whole is None and do == "append" and isinstance(node, ast.FunctionDef) and "." not in name
+    if whole is None:
+        whole = "." in name or do == "append" or isinstance(node, ast.ClassDef)
+    if not whole:
+        return _body(source, node, name, path, bad)
+    lines = lines_of(source)
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    while first > 1 and lines[first - 2].lstrip().startswith("#"):
+        first -= 1
+    in_function = _body(source, node, name, path, bad) if undecided and _has_statements(node) else None
+    return Snippet(_dedented(source, first, node.end_lineno), whole=True, in_function=in_function)
+
+
+def _has_statements(node: ast.FunctionDef) -> bool:
+    """There is something in the function besides a docstring."""
+    return len(node.body) > (ast.get_docstring(node, clean=False) is not None)
+
+
+def _body(source: str, node: ast.AST, name: str, path: Path, bad) -> Snippet:
+    """The statements of a function after its docstring, with the comments before, between and after them."""
+    if not isinstance(node, ast.FunctionDef):
+        raise bad(f"{name!r} of {path.name} is not a function")
+    lines = lines_of(source)
+    if ast.get_docstring(node, clean=False) is None:
+        body = node.body
+        first = min([body[0].lineno, *(d.lineno for d in getattr(body[0], "decorator_list", []))])
+        while first - 1 > node.lineno and _is_blank_or_comment(lines[first - 2]):
+            first -= 1
+        crowded = body[0].lineno == node.lineno or ":" not in lines[first - 2]
+    else:
+        body = node.body[1:]
+        first = node.body[0].end_lineno + 1
+        crowded = bool(body) and body[0].lineno < first
+    if not _has_statements(node):
+        raise bad(f"{name!r} of {path.name} has no statement to insert")
+    if crowded:
+        raise bad(f"{name!r} of {path.name} has its body on the line of its header")
+    last = node.end_lineno
+    for number in range(last + 1, len(lines) + 1):
+        line = lines[number - 1]
+        if line.strip() and (line[: body[0].col_offset].strip() or not line.lstrip().startswith("#")):
+            break
+        if line.strip():
+            last = number
+    text = _dedented(source, first, last)
+    expression = None
+    if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
+        # From behind the word `return`, so that parentheses around the expression stay.
+        expression = ast.get_source_segment(text, ast.parse(text).body[0]).removeprefix("return").strip()
+    arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+    names = frozenset(argument.arg for argument in arguments if argument.arg.isupper())
+    return Snippet(text, expression=expression, names=names)
+
+
+def _is_blank_or_comment(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
+def _dedented(source: str, first: int, last: int) -> str:
+    """Lines `first` to `last` (from 1, both included) without their common indentation.
+
+    The insides of multi-line strings, docstrings apart, stay as they are.
+    """
+    lines = lines_of(source)
+    frozen = string_lines(source)
+    code = [line for number, line in enumerate(lines[first - 1 : last], start=first) if number not in frozen]
+    margin = min(len(line) - len(line.lstrip(" ")) for line in code if line.strip())
+    out = []
+    for number in range(first, last + 1):
+        line = lines[number - 1]
+        if number not in frozen:
+            line = line[margin:].rstrip() + "\n" if line.strip() else "\n"
+        out.append(line)
+    return "".join(out).strip("\n") + "\n"

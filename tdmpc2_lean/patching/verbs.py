@@ -1,0 +1,441 @@
+"""check, apply, revert, status: each reads the checkout, plans with `render`, and hands the plan to `disk`.
+
+`apply` and `revert` both compute what a set of patches makes of the recorded original files, in series
+order, so the result depends on the set only, never on the history.
+"""
+
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import tdmpc2_lean
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.nearest import did_you_mean
+from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
+from tdmpc2_lean.patching.disk import FileRecord, Plan, State, Store, Tree, Write, sha256
+from tdmpc2_lean.patching.render import RenderError, render, render_series
+from tdmpc2_lean.patching.series import Patch, Series, read_series
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an apply or a revert did, or, for a dry run, would do.
+
+    applied: all patches on the checkout afterwards; added, removed: by this call.
+    changes: path -> (bytes before, bytes after), None where there is no file.
+    recovered: what was done about an interrupted earlier call, if there was one.
+    """
+
+    root: Path
+    applied: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changes: Mapping[str, tuple[bytes | None, bytes | None]]
+    dry_run: bool = False
+    recovered: str | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether one patch applies. lost: its lost anchors; blocked_by: needed patches that do not apply."""
+
+    patch: Patch
+    applied: bool = False
+    lost: tuple[LostAnchor, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+    problem: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not (self.lost or self.blocked_by or self.problem)
+
+
+@dataclass(frozen=True)
+class Check:
+    """`check`'s answer, one Fit a patch in series order."""
+
+    root: Path
+    fits: tuple[Fit, ...]
+    recovered: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return all(fit.ok for fit in self.fits)
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is on a checkout.
+
+    applied: (name, sha256) as recorded; outdated: names whose installed patch is another now, or gone.
+    files: patched file -> 'patched', 'changed since', 'missing' or 'as upstream'.
+    local_changes: the user's own changes to files of the git checkout.
+    """
+
+    root: Path
+    upstream: str
+    applied: tuple[tuple[str, str], ...]
+    available: tuple[str, ...]
+    outdated: tuple[str, ...]
+    files: Mapping[str, str]
+    local_changes: tuple[str, ...]
+    commit: str | None
+    version: str
+    recovered: str | None = None
+
+
+def find_root(root: str | Path) -> Path:
+    """The checkout's real folder; of a checkout's code folder, the checkout. UserError if there is none."""
+    from tdmpc2_lean.upstreams.checkout import is_code_dir
+
+    path = Path(root).expanduser()
+    if not path.is_dir():
+        raise UserError(
+            f"{path} is not a folder.", "name a checkout: the folder that holds an upstream's files"
+        )
+    path = path.resolve()
+    return path.parent if not is_git(path) and is_code_dir(path) else path
+
+
+def is_git(root: Path) -> bool:
+    """The folder is the top of a git working tree. A folder somewhere inside one is a plain folder to us."""
+    return (root / ".git").exists()
+
+
+def git_text(root: Path, *words: str) -> str:
+    """What git prints in the checkout; its complaint becomes a UserError."""
+    from tdmpc2_lean.upstreams import git
+
+    try:
+        return git.text(*words, where=root)
+    except git.GitFailed as error:
+        raise UserError(
+            f"git does not work in {root}: {error}", f"see what `git -C {root} status` says"
+        ) from None
+
+
+def store_of(root: Path) -> Store:
+    """Where the checkout's record is kept."""
+    if is_git(root):
+        return Store(root, root / git_text(root, "rev-parse", "--git-path", "tdmpc2-lean"))
+    return Store(root, root / ".tdmpc2-lean")
+
+
+def original_files(store: Store, state: State) -> Mapping[str, bytes]:
+    """The checkout's files without any patch, read when asked for."""
+    return _Originals(store, state)
+
+
+class _Originals(Tree):
+    def __init__(self, store: Store, state: State):
+        super().__init__(store.root)
+        self.store, self.state = store, state
+
+    def get(self, name, default=None):
+        if name in self.state.files:
+            data = self.store.original(name, self.state.files[name])
+            return default if data is None else data
+        return super().get(name, default)
+
+
+def recorded(
+    root: str | Path,
+) -> tuple[tuple[tuple[str, str], ...], dict[str, bytes | None], dict[str, bool]]:
+    """What the record of a checkout says; changes nothing.
+
+    Returns the applied (name, sha256); path -> bytes before the patches, for each patched file (None: it was
+    created); path -> whether it still is as the patches left it.
+    """
+    store = store_of(find_root(root))
+    state = store.state()
+    originals = {name: store.original(name, record) for name, record in state.files.items()}
+    intact = {name: _condition(store, name, record) == "patched" for name, record in state.files.items()}
+    return state.applied, originals, intact
+
+
+# ------------------------------------------------------------------------------------------------- the verbs
+
+
+def check(root: str | Path, series: Series | None = None, names: Sequence[str] | None = None) -> Check:
+    """What applies to a checkout (to its original files, where patches are on it), and every lost anchor.
+
+    Touches nothing, unless an interrupted call has to be finished first. A patch is tried on top of those
+    before it that apply, so one lost patch does not hide how the others fare.
+    """
+    series = series or read_series()
+    root = find_root(root)
+    store = store_of(root)
+    recovered = finish_pending(store)
+    state = store.state()
+    base = original_files(store, state)
+    changed: dict[str, bytes] = {}
+    fits: dict[str, Fit] = {}
+    for patch in series.closure(names):
+        on = patch.name in state.names
+        blocked = tuple(need for need in patch.needs if not fits[need].ok)
+        if blocked:
+            fits[patch.name] = Fit(patch, on, blocked_by=blocked)
+            continue
+        try:
+            changed |= render(patch, ChainMap(changed, base))
+            fits[patch.name] = Fit(patch, on)
+        except LostAnchors as error:
+            fits[patch.name] = Fit(patch, on, lost=error.anchors)
+        except RenderError as error:
+            fits[patch.name] = Fit(patch, on, problem=error.message)
+    return Check(root, tuple(fits.values()), recovered)
+
+
+def apply(
+    root: str | Path,
+    names: Sequence[str] | None = None,
+    series: Series | None = None,
+    dry_run: bool = False,
+    allow_local_changes: bool = False,
+) -> Outcome:
+    """Put the named patches (None: the whole series), and those they need, on a checkout. All or nothing.
+
+    Raises LostAnchors or RenderError if one does not fit, UserError where the checkout has local changes, a
+    patched file was changed since, or the disk refuses. Nothing is changed then.
+    """
+    series = series or read_series()
+    root = find_root(root)
+    store = store_of(root)
+    asked = series.closure(names)
+    with store.opened() as recovered:
+        state = store.state()
+        _refuse_outdated(state, series, root, f"apply {root}")
+        wanted = series.closure([*state.names, *(patch.name for patch in asked)])
+        _refuse_changed_files(store, state)
+        if not allow_local_changes:
+            _refuse_local_changes(store, state)
+        plan = _plan(store, state, wanted, series, "apply")
+        if not dry_run and (plan.writes or plan.state != state):
+            store.carry_out(plan)
+        return _outcome(root, state, plan, dry_run, recovered)
+
+
+def revert(
+    root: str | Path,
+    names: Sequence[str] | None = None,
+    series: Series | None = None,
+    dry_run: bool = False,
+    forget: bool = False,
+) -> Outcome:
+    """Take the named patches off again; without names all, which restores every byte, with or without the
+    series.
+
+    Refuses if a patch that stays needs one that goes, or if a patched file was changed since.
+    forget: leave the files alone and only delete the record (for a checkout that git has moved on meanwhile).
+    """
+    root = find_root(root)
+    store = store_of(root)
+    if forget and names:
+        raise UserError("--forget forgets all patches; it takes no names.", "leave the names out")
+    if not store.pending() and not store.state().applied:
+        _known_names(names, series, ())
+        return Outcome(root, (), (), (), {}, dry_run)
+    with store.opened() as recovered:
+        state = store.state()
+        if forget:
+            plan = Plan(f"revert {root} --forget", (), None)
+        else:
+            wanted: tuple[Patch, ...] = ()
+            if names:
+                series = series or read_series(state.upstream)
+                _refuse_outdated(state, series, root, f"revert {root} {' '.join(names)}")
+                wanted = _remaining(state, series, names, root)
+            _refuse_changed_files(store, state)
+            plan = _plan(store, state, wanted, series, "revert")
+        if not dry_run and (plan.writes or plan.state != state):
+            store.carry_out(plan)
+        return _outcome(root, state, plan, dry_run, recovered)
+
+
+def status(root: str | Path, series: Series | None = None) -> Status:
+    """What is on a checkout and whether its patched files are still as they were left."""
+    root = find_root(root)
+    store = store_of(root)
+    recovered = finish_pending(store)
+    state = store.state()
+    series = series or read_series(state.upstream)
+    now = {patch.name: patch.sha256 for patch in series}
+    return Status(
+        root=root,
+        upstream=state.upstream,
+        applied=state.applied,
+        available=tuple(name for name in series.names if name not in state.names),
+        outdated=tuple(name for name, sha in state.applied if now.get(name) != sha),
+        files={name: _condition(store, name, record) for name, record in state.files.items()},
+        local_changes=local_changes(store, state),
+        commit=state.commit,
+        version=state.version,
+        recovered=recovered,
+    )
+
+
+# -------------------------------------------------------------------------------------------- what is refused
+
+
+def finish_pending(store: Store) -> str | None:
+    """Finish what an interrupted call left behind, if there is any; what was done about it."""
+    if not store.pending():
+        return None
+    with store.opened() as recovered:
+        return recovered
+
+
+def _condition(store: Store, name: str, record: FileRecord) -> str:
+    data = store.tree.get(name)
+    now = None if data is None else sha256(data)
+    if now == record.patched:
+        return "patched"
+    if now == record.original:
+        return "as upstream"
+    return "missing" if data is None else "changed since"
+
+
+def _refuse_changed_files(store: Store, state: State) -> None:
+    """A file that is neither as patched nor as upstream holds work of the user's."""
+    wrong = {name: _condition(store, name, record) for name, record in state.files.items()}
+    wrong = {name: what for name, what in wrong.items() if what in ("changed since", "missing")}
+    if wrong:
+        one = next(iter(wrong))
+        raise UserError(
+            "Patched files were changed since, and would lose that:\n  "
+            + "\n  ".join(f"{name} ({what})" for name, what in wrong.items()),
+            f"keep your change elsewhere (git -C {store.root} diff -- {one}), restore the file, and repeat; "
+            f"or, if the checkout moved to another commit, `tdmpc2-lean patch revert {store.root} --forget`",
+        )
+
+
+def local_changes(store: Store, state: State) -> tuple[str, ...]:
+    """Tracked files that the user changed, deleted or staged, our own changes not counted; () without git."""
+    if not is_git(store.root):
+        return ()
+    rows = git_text(store.root, "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split(
+        "\0"
+    )
+    changed = [row[3:] for row in rows if row]
+    ours = {name for name, record in state.files.items() if _condition(store, name, record) == "patched"}
+    return tuple(name for name in changed if name not in ours)
+
+
+def _refuse_local_changes(store: Store, state: State) -> None:
+    changed = local_changes(store, state)
+    if changed:
+        shown = "\n  ".join(changed[:10]) + (f"\n  and {len(changed) - 10} more" if len(changed) > 10 else "")
+        raise UserError(
+            f"{store.root} has local changes:\n  {shown}",
+            "commit or stash them, or add --allow-local-changes to patch the files as they are",
+        )
+
+
+def _refuse_outdated(state: State, series: Series, root: Path, command: str) -> None:
+    """A patch that is applied must be the one that is installed, else the rest cannot be computed."""
+    now = {patch.name: patch.sha256 for patch in series}
+    other = [name for name, sha in state.applied if now.get(name) != sha]
+    if other:
+        raise UserError(
+            f"{', '.join(other)}: applied from another version of the series (tdmpc2_lean {state.version}).",
+            f"take all off first: `tdmpc2-lean patch revert {root}`, then `tdmpc2-lean patch {command}`",
+        )
+
+
+def _known_names(names: Sequence[str] | None, series: Series | None, applied: Iterable[str]) -> None:
+    for name in names or ():
+        if name not in applied:
+            (series or read_series())[name]
+
+
+def _remaining(state: State, series: Series, names: Sequence[str], root: Path) -> tuple[Patch, ...]:
+    """The applied patches without the named ones. Raises UserError if they need one of those."""
+    for name in names:
+        if name not in state.names and name not in series.names:
+            known = series.names
+            raise UserError(
+                f"There is no patch {name!r}.{did_you_mean(name, known)}", "`tdmpc2-lean patch list`"
+            )
+    kept = [patch for patch in series if patch.name in state.names and patch.name not in names]
+    stuck = {patch.name: [need for need in patch.needs if need in names] for patch in kept}
+    stuck = {name: needs for name, needs in stuck.items() if needs}
+    if stuck:
+        going = set(names)
+        while True:
+            more = {patch.name for patch in kept if going & set(patch.needs)} - going
+            if not more:
+                break
+            going |= more
+        all_names = " ".join(name for name in state.names if name in going)
+        raise UserError(
+            "; ".join(f"{name} needs {', '.join(needs)}" for name, needs in stuck.items()) + ".",
+            f"revert them together: `tdmpc2-lean patch revert {root} {all_names}`",
+        )
+    return tuple(kept)
+
+
+# ----------------------------------------------------------------------------------------------- the planning
+
+
+def _plan(store: Store, state: State, wanted: tuple[Patch, ...], series: Series | None, verb: str) -> Plan:
+    """What to write so that exactly `wanted` is on the checkout. Reads, and changes nothing."""
+    base = original_files(store, state)
+    result = render_series(wanted, base) if wanted else {}
+    writes, files, originals = [], {}, []
+    for name in sorted({*result, *state.files}):
+        store.tree.path(name)
+        record = state.files.get(name)
+        original = base.get(name)
+        mode = store.tree.mode(name) if record is None else record.mode
+        after = result.get(name, original)
+        before = store.tree.get(name)
+        if before != after:
+            writes.append(Write(name, before, after, mode))
+        if name in result:
+            files[name] = FileRecord(None if original is None else sha256(original), mode, sha256(after))
+            if original is not None:
+                originals.append(original)
+    needed = _folders(name for name, record in files.items() if record.original is None)
+    make = tuple(name for name in needed if not (store.root / name).exists())
+    folders = tuple(sorted({*(name for name in state.folders if name in needed), *make}))
+    remove = tuple(name for name in state.folders if name not in needed)
+    new_state = None
+    if wanted:
+        new_state = replace(
+            state,
+            upstream=series.upstream,
+            applied=tuple((patch.name, patch.sha256) for patch in wanted),
+            files=files,
+            folders=folders,
+        )
+        if not state.applied:
+            commit = git_text(store.root, "rev-parse", "HEAD") if is_git(store.root) else None
+            new_state = replace(new_state, version=tdmpc2_lean.__version__, commit=commit)
+    return Plan(
+        what=f"{verb} {' '.join(patch.name for patch in wanted)}".strip(),
+        writes=tuple(writes),
+        state=new_state,
+        originals=tuple(originals),
+        make_folders=make,
+        remove_folders=remove,
+    )
+
+
+def _folders(names: Iterable[str]) -> list[str]:
+    """All folders that the files lie in, outermost first."""
+    found = {str(parent) for name in names for parent in PurePosixPath(name).parents if str(parent) != "."}
+    return sorted(found)
+
+
+def _outcome(root: Path, state: State, plan: Plan, dry_run: bool, recovered: str | None) -> Outcome:
+    after = plan.state.names if plan.state else ()
+    return Outcome(
+        root=root,
+        applied=after,
+        added=tuple(name for name in after if name not in state.names),
+        removed=tuple(name for name in state.names if name not in after),
+        changes={write.path: (write.before, write.after) for write in plan.writes},
+        dry_run=dry_run,
+        recovered=recovered,
+    )
