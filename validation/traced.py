@@ -18,7 +18,7 @@ class Budget:
 
     steps, seed_steps, eval_freq, buffer_size and episode_length count agent steps. The defaults see random actions
     (0-45), pretraining at step 45, planned actions and one update a step, ends of episodes every 40 steps,
-    evaluations at 0, 80 and 120, and a buffer that wraps around at the third episode.
+    evaluations at 0, 80 and 120, and a buffer that wraps around in the second episode.
     """
 
     task: str = "cheetah-run"
@@ -28,7 +28,7 @@ class Budget:
     episode_length: int = 40
     eval_freq: int = 60
     eval_episodes: int = 1
-    buffer_size: int = 100
+    buffer_size: int = 70
     batch_size: int = 16
     mlp_dim: int = 32
     enc_dim: int = 32
