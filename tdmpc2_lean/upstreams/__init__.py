@@ -1,5 +1,6 @@
 """The official code: found, fetched, verified by git's hashes, and imported under a private name."""
 
+from tdmpc2_lean.upstreams import isolate
 from tdmpc2_lean.upstreams.checkout import Checkout, add, describe, fetch, find_checkout, listing, verify
 from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Upstream
 from tdmpc2_lean.upstreams.tree import tree_id
@@ -13,6 +14,7 @@ __all__ = [
     "describe",
     "fetch",
     "find_checkout",
+    "isolate",
     "listing",
     "tree_id",
     "verify",
