@@ -37,9 +37,7 @@ def test_cross_entropy_is_least_at_the_target(formulas):
     at_target = formulas.two_hot(target, BINS).clamp(min=1e-9).log()
     elsewhere = formulas.two_hot(torch.tensor([[7.0]]), BINS).clamp(min=1e-9).log()
     assert formulas.soft_ce(at_target, target, BINS) < formulas.soft_ce(torch.zeros(1, 101), target, BINS)
-    assert formulas.soft_ce(torch.zeros(1, 101), target, BINS).item() == pytest.approx(
-        math.log(101), rel=1e-5
-    )
+    assert formulas.soft_ce(torch.zeros(1, 101), target, BINS).item() == pytest.approx(math.log(101), rel=1e-5)
     assert formulas.soft_ce(elsewhere, target, BINS) > formulas.soft_ce(at_target, target, BINS)
 
 

@@ -1,0 +1,1 @@
+"""Wrappers around the miniature's environments (not TD-MPC2's)."""
