@@ -1,0 +1,88 @@
+"""`tdmpc2-lean train`: one run, or a sweep of runs, of the patched official training."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option(
+    "--allow-local-changes", is_flag=True, help="Use a checkout with local changes; the run's record says so."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be run, and stop.")
+@click.option(
+    "--multirun", "-m", is_flag=True, help="Run all combinations of values such as seed=1,2,3, in turn."
+)
+@click.option(
+    "--list-presets", is_flag=True, help="List the lean presets with their evidence and cost, and stop."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def train(words, allow_local_changes, dry_run, multirun, list_presets, quiet):
+    """Train the official TD-MPC2, patched, and keep a record of the run.
+
+    Every official setting is a word KEY=VALUE, as in the official `python train.py`. Besides, these words:
+
+    \b
+      lean=NAME[,NAME]   presets of cheaper settings (see --list-presets); later ones win
+      upstream=WHERE     a clone's folder, a commit, tag or branch, or `miniature`
+      patches=NAMES      `all` (default), `none`, or names separated by commas
+      threads=N          CPU threads (default: OMP_NUM_THREADS, else the cores usable here, at most 4)
+      overwrite=true     replace an earlier run in the same folder
+
+    The patches add, among others, device=, utd=, pretrain_updates=, seed_steps=, separate_eval=,
+    save_agent_every_eval= and save_video_files=. W&B is off unless wandb_project= is given.
+
+    The run's folder is logs/TASK/SEED/EXP_NAME, where exp_name is the presets' names unless given. It holds
+    run.json, config.yaml, eval.csv (steps are agent steps), train.log, models/ and curve.png.
+
+    \b
+    tdmpc2-lean train task=cartpole-balance lean=smoke
+    tdmpc2-lean train task=cheetah-run lean=fast seed=1 steps=500_000
+    tdmpc2-lean train task=walker-walk lean=fast seed=1,2,3 --multirun
+    """
+    if list_presets:
+        click.echo("\n\n".join(described_presets()))
+        return
+    from tdmpc2_lean.errors import UserError
+
+    if not words:
+        raise UserError("nothing to train.", "tdmpc2-lean train task=cartpole-balance lean=smoke")
+    from tdmpc2_lean.training import plan
+
+    planner = plan.training_sweep if multirun else lambda *a, **k: [plan.training(*a, **k)]
+    plans = planner(words, allow_local_changes=allow_local_changes, cwd=Path.cwd())
+    if dry_run:
+        click.echo("\n\n".join("\n".join(planned.lines()) for planned in plans))
+        return
+    from tdmpc2_lean.training import run
+
+    for number, planned in enumerate(plans, 1):
+        if len(plans) > 1:
+            click.echo(f"run {number} of {len(plans)}")
+        click.echo("\n".join(planned.lines()))
+        outcome = run.carry_out(planned, quiet=quiet)
+        click.echo("\n".join(run.summary(outcome)))
+
+
+def described_presets() -> list[str]:
+    """Every preset, to be read."""
+    from tdmpc2_lean.training import presets
+
+    described = []
+    for name in presets.available():
+        preset = presets.find(name)
+        settings = [f"{key}={value}" for key, value in preset.overrides.items()]
+        settings += [f"{key} x {factor}" for key, factor in preset.times.items()]
+        described.append(
+            "\n".join(
+                [
+                    f"{name}: {preset.title}",
+                    f"  sets      {' '.join(settings) or 'nothing'}",
+                    f"  evidence  {' '.join(preset.evidence.split()) or 'none stated'}",
+                    f"  cost      {' '.join(preset.cost.split()) or 'none stated'}",
+                    f"  file      {preset.path}",
+                ]
+            )
+        )
+    return described
