@@ -6,6 +6,7 @@ Each stage is the same function that the command of its own calls; the demo adds
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -59,9 +60,7 @@ def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
     for patch in subject.series.patches:
         say(f"   {patch.name:<14} {patch.title}" + (" (fix)" if patch.fix else ""))
     say("3. Gates: is it still the official agent? (CPU, eager, one thread; about two minutes)")
-    report = gates.run(
-        subject, GATES, tell=lambda result: say(f"   {result.outcome:<10} {result.gate}: {result.detail}")
-    )
+    report = gates.run(subject, GATES, tell=lambda result: say(f"   {told(result)}"))
     say(f"   {gate_results.summary(report.results)}")
     (out / "gates.json").write_text(report.as_json() + "\n", encoding="utf-8")
     say(f"4. Training on {TASK}: {' and '.join(SIDES)} side by side (about two minutes)")
@@ -78,6 +77,12 @@ def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
     for command in next_commands(subject):
         say(f"  {command}")
     return 0 if report.ok else CheckFailed.exit_code
+
+
+def told(result: gate_results.Result) -> str:
+    """A gate's result in a line; all of the detail where it failed, and in gates.json."""
+    line = f"{result.outcome:<10} {result.gate}: {result.detail}"
+    return textwrap.shorten(line, 150, placeholder=" ...") if result.ok else line
 
 
 def obtained(where: str | None, say: Callable[[str], None]) -> str | None:
