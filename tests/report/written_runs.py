@@ -4,36 +4,30 @@ import json
 import math
 from pathlib import Path
 
+from tdmpc2_lean.upstreams import UPSTREAMS
+from tdmpc2_lean.validation import protocols
 from tdmpc2_lean.validation.criteria import Criterion, Run
 
 PROVENANCE = {
     "upstream": "tdmpc2",
-    "commit": "e9f59321933cbc8e11a002b842adc7d4ffae8ff1",
-    "tree": "6c20d5b0327d939ce99561184b645d9ddfae1d9e",
+    "commit": UPSTREAMS["tdmpc2"].pin,
+    "tree": UPSTREAMS["tdmpc2"].pin_tree,
     "local_changes": [],
     "patches": ["device", "seed", "checkpoint"],
     "packages": {"torch": "2.7.1", "mujoco": "3.1.2", "numpy": "1.26.4"},
     "device": "NVIDIA H100",
     "tdmpc2_lean": {"version": "0.1.0", "commit": "38fd515", "local_changes": False},
 }
+DREAMERS = PROVENANCE | {
+    "upstream": "dreamerv3",
+    "commit": UPSTREAMS["dreamerv3"].pin,
+    "tree": UPSTREAMS["dreamerv3"].pin_tree,
+    "patches": [],
+}
 
 
-def entry(criterion: Criterion, task: str) -> dict:
-    """A registry entry as JSON."""
-    return {
-        "name": f"{criterion.name}-{task}",
-        "agent": criterion.agent,
-        "physics": criterion.physics,
-        "task": task,
-        "budget": criterion.budget(task),
-        "action_repeat": 2,
-        "seeds": list(criterion.seeds),
-        "utd": 1,
-    }
-
-
-def registry(criterion: Criterion) -> dict[str, dict]:
-    return {f"{criterion.name}-{task}": entry(criterion, task) for task in criterion.tasks}
+def entry(criterion: Criterion, task: str) -> protocols.Protocol:
+    return protocols.protocol(protocols.name_of(criterion.agent, task, criterion.physics))
 
 
 def lines(run: Run, *, provenance: str = "a1b2c3d4") -> list[dict]:
@@ -47,7 +41,7 @@ def lines(run: Run, *, provenance: str = "a1b2c3d4") -> list[dict]:
             "episodes": episodes,
             "updates": step // 2,
             "replay_bytes": 1_000_000,
-            "seconds": 1800.0,
+            "seconds": 1800.0 * (number + 1),
             "provenance": provenance,
             "time": "2026-11-29T12:00:00+00:00",
         }
@@ -59,15 +53,16 @@ def record(criterion: Criterion, run: Run, **changed) -> dict:
     """The run.json of a finished run."""
     said = entry(criterion, run.task)
     return {
-        "protocol": said["name"],
+        "protocol": said.name,
         "agent": criterion.agent,
         "task": run.task,
         "physics": criterion.physics,
         "seed": run.seed,
-        "settings": {"utd": 1, "horizon": 3},
-        "spec": said,
+        "settings": protocols.expected_settings(said, changed | {"seed": run.seed}),
+        "spec": said.as_json(),
         "presets": [],
-        "provenance": PROVENANCE,
+        "preset_settings": {},
+        "provenance": PROVENANCE if criterion.agent == "tdmpc2" else DREAMERS,
         "state": "finished",
         "started": "2026-11-28T12:00:00+00:00",
         "ended": "2026-11-29T12:00:00+00:00",
@@ -78,8 +73,12 @@ def record(criterion: Criterion, run: Run, **changed) -> dict:
 def write(runs: Path, criterion: Criterion, run: Run, *, curve: list[dict] | None = None, **changed) -> Path:
     """Write a run's folder and return it. changed: keys of its run.json."""
     said = record(criterion, run, **changed)
-    settings = "+".join(said["presets"]) or "default"
-    folder = runs / said["protocol"] / settings / f"seed-{run.seed}"
+    variant = "+".join(map(str, said["presets"])) or "default"
+    return write_as(runs / said["protocol"] / variant / f"seed-{run.seed}", run, said, curve)
+
+
+def write_as(folder: Path, run: Run, said: dict, curve: list[dict] | None = None) -> Path:
+    """Write a run into a folder, with that run.json."""
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps(said, indent=1))
     curve = lines(run) if curve is None else curve
