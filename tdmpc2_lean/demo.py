@@ -19,10 +19,12 @@ from tdmpc2_lean.training import curve, record
 from tdmpc2_lean.validation.gates import results as gate_results
 from tdmpc2_lean.validation.gates import run as gates
 from tdmpc2_lean.validation.gates.subjects import Subject, find_subject
+from tdmpc2_lean.validation.traced import Budget
 
 SIDES = ("smoke", "smoke,fast")
 TASK, SEED = "cartpole-balance", 1
 # per-patch-identity takes as long as all others together; `tdmpc2-lean gate run` runs it too.
+BUDGET = Budget(steps=90)  # still an end of an episode, an evaluation and the buffer's wrap-around
 GATES = tuple(name for name in gates.GATES if name != "per-patch-identity")
 
 
@@ -60,7 +62,7 @@ def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
     for patch in subject.series.patches:
         say(f"   {patch.name:<14} {patch.title}" + (" (fix)" if patch.fix else ""))
     say("3. Gates: is it still the official agent? (CPU, eager, one thread; about two minutes)")
-    report = gates.run(subject, GATES, tell=lambda result: say(f"   {told(result)}"))
+    report = gates.run(subject, GATES, BUDGET, tell=lambda result: say(f"   {told(result)}"))
     say(f"   {gate_results.summary(report.results)}")
     (out / "gates.json").write_text(report.as_json() + "\n", encoding="utf-8")
     say(f"4. Training on {TASK}: {' and '.join(SIDES)} side by side (about two minutes)")

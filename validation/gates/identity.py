@@ -6,9 +6,11 @@ and after each update the bytes of parameters, targets, both optimisers, the run
 """
 
 import dataclasses
+import itertools
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tdmpc2_lean.validation import child, trace
@@ -26,6 +28,7 @@ class Arms:
         self.budget = budget
         self.folder = tempfile.TemporaryDirectory(prefix="tdmpc2-lean-traces-")
         self.traces: dict = {}
+        self.numbers = itertools.count()
 
     def close(self) -> None:
         self.folder.cleanup()
@@ -34,7 +37,7 @@ class Arms:
         """The trace of training `code_dir`'s code; raises child.ChildFailed where it cannot run."""
         key = (code_dir, dump_at, repr(sorted(arguments.items())))
         if key not in self.traces:
-            path = Path(self.folder.name) / f"{len(self.traces)}.jsonl"
+            path = Path(self.folder.name) / f"{next(self.numbers)}.jsonl"
             # A checkout without the setting `device` names CUDA in its code.
             for_cpu = "device" not in read_config(code_dir)
             budget = dataclasses.asdict(self.budget)
@@ -50,11 +53,18 @@ class Arms:
         An arm is a code folder and the arguments of its training.
         """
         arms = ((reference, of_reference or {}), (subject, of_subject or {}))
-        events, here = trace.compare(*(self.trace_of(code_dir, **arguments) for code_dir, arguments in arms))
+        events, here = trace.compare(*self._traces_of(arms))
         if here is not None and here.largest is None and not here.reference:
-            dumps = [self.trace_of(code, here.event, **arguments).with_suffix(".dump") for code, arguments in arms]
+            dumps = (path.with_suffix(".dump") for path in self._traces_of(arms, here.event))
             here = trace.compare_dumps(here, *dumps)
         return events, here
+
+    def _traces_of(self, arms, dump_at: int | None = None) -> list[Path]:
+        """The traces of two arms, run at the same time: each is a process with one thread."""
+        if arms[0] == arms[1]:
+            return [self.trace_of(arms[0][0], dump_at, **arms[0][1])] * 2
+        with ThreadPoolExecutor(len(arms)) as pool:
+            return list(pool.map(lambda arm: self.trace_of(arm[0], dump_at, **arm[1]), arms))
 
 
 def runnable_prefix(subject: Subject, arms: Arms) -> tuple[int, str]:
@@ -84,7 +94,9 @@ def reference_name(subject: Subject, length: int, why: str) -> str:
 def default_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
     """Fully patched (or the user's own) code against the reference."""
     started = time.time()
-    length, why = runnable_prefix(subject, arms)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(arms.trace_of, subject.code_dir)  # meanwhile; if it fails, it is told below
+        length, why = runnable_prefix(subject, arms)
     name = reference_name(subject, length, why)
     yield judged("default-identity", arms, subject.prefix(length), subject.code_dir, name, started)
 
