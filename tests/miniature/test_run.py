@@ -216,7 +216,7 @@ def test_a_run_leaves_its_evaluations_and_an_agent_that_evaluates(runnable, tmp_
     words = smoke(steps=500, eval_freq=500, eval_episodes=1, num_samples=16, num_pi_trajs=4, iterations=1)
     out = run(runnable, "train.py", *words, cwd=tmp_path)
     folder = tmp_path / "logs" / "cartpole-balance" / "1" / "default"
-    assert "miniature" in out and "I: 500" in out and "R: " in out
+    assert "Miniature of TD-MPC2" in out and "I: 500" in out and "R: " in out
     assert list(evaluations(folder)) == [0, 500]
     assert (folder / "eval.csv").read_text().splitlines()[0] == "step,episode_reward"
     out = run(runnable, "evaluate.py", *words, f"checkpoint={folder}/models/final.pt", cwd=tmp_path)
@@ -225,7 +225,7 @@ def test_a_run_leaves_its_evaluations_and_an_agent_that_evaluates(runnable, tmp_
 
 @pytest.mark.slow
 def test_it_learns_cartpole_balance_well_above_random(runnable, tmp_path):
-    out = run(runnable, "train.py", *smoke(eval_freq=3000, steps=3000), cwd=tmp_path)
+    out = run(runnable, "train.py", *smoke(eval_freq=3000), cwd=tmp_path)
     returns = [float(found) for found in re.findall(r"^ train .* R: ([\d.]+)", out, flags=re.MULTILINE)]
-    random, last = returns[:2], evaluations(tmp_path / "logs" / "cartpole-balance" / "1" / "default")[3000]
-    assert last > 1.3 * max(random), (last, returns)
+    random, last = returns[:2], returns[-2:]  # episodes of the seeding phase, and those of the trained agent
+    assert sum(last) > 1.4 * sum(random), (returns, evaluations(tmp_path / "logs/cartpole-balance/1/default"))

@@ -102,9 +102,10 @@ class Logger:
 			metrics = {f'{category}/{name}': float(value) for name, value in d.items()}
 			self._wandb.log(metrics, step=int(d[counter]))
 		if category == 'eval' and self._save_csv:
-			self._eval.append((int(d['step']), float(d['episode_reward'])))
+			self._eval.append((d['step'], float(d['episode_reward'])))
+			rows = [(int(step), episode_reward) for step, episode_reward in self._eval]
 			with open(self._log_dir / 'eval.csv', 'w', newline='') as file:
-				csv.writer(file).writerows([('step', 'episode_reward'), *self._eval])
+				csv.writer(file).writerows([('step', 'episode_reward'), *rows])
 		self._print(d, category, counter)
 
 	def _print(self, d, category, counter):
