@@ -18,6 +18,7 @@ SUBCOMMANDS = {
     "gate": "Prove that a checkout computes what the official code computes.",
     "bench": "Measure speed as ratios within one process.",
     "references": "List and extract published curves.",
+    "validate": "Make the published protocols' runs, and judge them.",
 }
 
 

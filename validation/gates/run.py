@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching import Patch
-from tdmpc2_lean.validation.gates import identity, planning, updates
+from tdmpc2_lean.validation.gates import identity, planning, resuming, updates
 from tdmpc2_lean.validation.gates.results import FAIL, PASS, Report, Result
 from tdmpc2_lean.validation.gates.subjects import Subject, controls_of, wrong
 from tdmpc2_lean.validation.traced import Budget
@@ -56,6 +56,11 @@ GATES = {
             "plan-vec-many",
             "planning for 16 environments is 16 single plans, up to rounding",
             lambda subject, arms: planning.plan_vec_many(subject),
+        ),
+        Gate(
+            "resume",
+            "a run that was killed and resumed goes on as the uninterrupted one, bit for bit",
+            lambda subject, arms: resuming.resume(subject, arms.budget),
         ),
     )
 }

@@ -1,0 +1,59 @@
+"""New code of the patch `checkpoint`."""
+
+
+class Buffer:
+    def state_dict(self):
+        """
+        All stored steps in the order in which they lie, and where the next one goes.
+        """
+        if self._num_eps == 0:
+            return dict(num_eps=0)
+        rows = self._buffer._storage[:]
+        # A view would be saved with all of the storage behind it
+        rows = rows.clone() if len(rows) < self._capacity else rows
+        return dict(num_eps=self._num_eps, cursor=self._buffer._writer._cursor, rows=rows.to('cpu'))
+
+    def load_state_dict(self, state_dict):
+        """
+        Fill a new buffer so that it lies as the saved one did and samples as it would.
+        """
+        assert self._num_eps == 0, 'The buffer holds episodes already.'
+        self._num_eps = state_dict['num_eps']
+        if self._num_eps == 0:
+            return
+        rows = state_dict['rows']
+        self._buffer = self._init(rows)
+        # The sampler needs to know which step was written last: the one before the cursor
+        cursor = state_dict['cursor'] % len(rows)
+        self._buffer._writer._cursor = cursor
+        for part in (rows[cursor:], rows[:cursor]):
+            if len(part) > 0:
+                self._buffer.extend(part)
+
+
+def import_checkpoint():
+    from common.checkpoint import Checkpoint
+
+
+def make_checkpoint(self, Checkpoint):
+    self.checkpoint = Checkpoint(self.cfg, self.env)
+
+
+def resume(self):
+    resumed = self.checkpoint.load(self)
+    if resumed is not None:
+        obs, done, info, train_metrics, eval_next = resumed
+
+
+def episode_begins(self):
+    self.checkpoint.episode_begins()
+
+
+def save_when_due(self, done, info, train_metrics, eval_next):
+    if self.checkpoint.is_due(done):
+        self.checkpoint.save(self, done, info, train_metrics, eval_next)
+
+
+def save_at_the_end(self, done, info, train_metrics, eval_next):
+    if self.checkpoint.enabled:
+        self.checkpoint.save(self, done, info, train_metrics, eval_next)

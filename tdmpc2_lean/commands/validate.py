@@ -1,0 +1,153 @@
+"""`tdmpc2-lean validate`: runs of the published protocols, where they stand, and the report on them."""
+
+from pathlib import Path
+
+import click
+
+from tdmpc2_lean.errors import UserError
+
+RUNS = "runs"
+
+
+@click.group()
+def validate():
+    """Make the runs of a published protocol, and say whether they reach the published curves.
+
+    \b
+    tdmpc2-lean validate list                         all protocols
+    tdmpc2-lean validate run --smoke                  a minute or so on a CPU, through the same code
+    tdmpc2-lean validate run tdmpc2-walker-walk       seeds 1, 2 and 3, days on a GPU; again: it goes on
+    tdmpc2-lean validate status                       how far the runs are
+    tdmpc2-lean validate report runs --out report     PASS, FAIL or INCOMPLETE, and why
+    """
+
+
+@validate.command("list")
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+def list_protocols(words):
+    """The protocols: budget in env steps, seeds, or why one cannot be run. WORDs narrow the list.
+
+    \b
+    tdmpc2-lean validate list
+    tdmpc2-lean validate list tdmpc2 humanoid
+    """
+    from tdmpc2_lean.validation.protocols import registry
+
+    found = [entry for name, entry in registry().items() if all(word in name for word in words)]
+    if not found:
+        raise UserError(f"no protocol's name holds {' and '.join(words)}.", "tdmpc2-lean validate list")
+    width = max(len(entry.name) for entry in found)
+    for entry in found:
+        seeds = ",".join(map(str, entry.seeds))
+        note = f"cannot be run: {entry.missing}" if entry.missing else "" if entry.judged else "never judged"
+        line = f"{entry.name:<{width}}  {entry.physics:<10}  {steps(entry.env_steps):>5}  seeds {seeds:<9}  {note}"
+        click.echo(line.rstrip())
+
+
+def steps(number: int) -> str:
+    """'4M', '500K'."""
+    return f"{number / 1e6:g}M" if number >= 1e6 else f"{number / 1e3:g}K"
+
+
+@validate.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--out", default=RUNS, show_default=True, type=click.Path(path_type=Path), help="Folder of the runs.")
+@click.option("--seeds", metavar="N[,N]...", help="Some of the protocol's seeds; default: all of them.")
+@click.option("--lean", metavar="PRESET[,PRESET]...", help="Make a variant under lean presets.")
+@click.option("--smoke", is_flag=True, help="The tiny run of every agent, on the CPU.")
+@click.option("--device", help="Torch device; default: the official one, a CUDA device.")
+@click.option("--compile/--no-compile", "compile_", default=None, help="torch.compile; default: the official, on.")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads of a run.")
+@click.option("--upstream", metavar="WHERE", help="Other code than the pinned; its runs are never judged.")
+@click.option("--allow-local-changes", is_flag=True, help="Use a checkout with local changes; never judged.")
+@click.option("--checkpoint-minutes", type=click.FloatRange(0), help="Least time between checkpoints; default: 15.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def run(
+    names, out, seeds, lean, smoke, device, compile_, threads, upstream, allow_local_changes, checkpoint_minutes, quiet
+):
+    """Make runs, in turn; NAME is a protocol, or a criterion such as tdmpc2-dm_control for all of its protocols.
+
+    A run can be killed at any moment. The same command goes on from the last checkpoint and computes what an
+    uninterrupted run computes; finished runs are skipped, and so are those that another process makes. So the same
+    command on several machines that share the folder divides the work.
+
+    \b
+    tdmpc2-lean validate run --smoke
+    tdmpc2-lean validate run tdmpc2-walker-walk tdmpc2-cheetah-run --seeds 1,2,3 --out runs
+    tdmpc2-lean validate run tdmpc2-dm_control --lean fast
+
+    Each run can also be a job of Hydra's, with any launcher:
+
+    \b
+    python -m tdmpc2_lean.validation.runs.job --multirun hydra/launcher=joblib \\
+        protocol=tdmpc2-walker-walk,tdmpc2-cheetah-run seed=1,2,3
+
+    Exit code 0 if every run is finished or being made by another process, 1 if one failed.
+    """
+    from tdmpc2_lean.validation import protocols
+    from tdmpc2_lean.validation.runs import Surroundings, campaign
+
+    if smoke:
+        if names:
+            raise UserError("--smoke goes without names.", "leave one of both away")
+        smokes = [name for name, entry in protocols.registry().items() if not entry.judged and not entry.missing]
+        names = tuple(smokes)
+    if not names:
+        raise UserError("nothing to run.", "tdmpc2-lean validate run --smoke, or a name: tdmpc2-lean validate list")
+    todo = campaign.jobs(names, numbers(seeds) if seeds else None)
+    presets = tuple(part.strip() for part in (lean or "").split(",") if part.strip())
+    surroundings = Surroundings(device, compile_, threads, upstream, allow_local_changes, checkpoint_minutes)
+    became = campaign.run(todo, out, presets, surroundings, quiet, click.echo)
+    counts = [f"{len(jobs)} {outcome}" for outcome, jobs in became.items() if jobs]
+    click.echo("; ".join(counts))
+    return 1 if became[campaign.FAILED] else 0
+
+
+def numbers(text: str) -> list[int]:
+    """'1,2,3' as numbers."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--seeds {text} is no list of whole numbers.", "write --seeds 1,2,3") from None
+
+
+@validate.command()
+@click.argument("runs", default=RUNS, type=click.Path(path_type=Path), metavar="[DIR]")
+def status(runs):
+    """How far the runs in DIR (default: runs) are, and who makes them. Problems in their files are named.
+
+    \b
+    tdmpc2-lean validate status
+    tdmpc2-lean validate status /shared/runs
+    """
+    from tdmpc2_lean.validation.runs import folder as folders
+    from tdmpc2_lean.validation.runs.progress import state_of
+
+    found = folders.run_folders(runs) if runs.is_dir() else []
+    if not found:
+        raise UserError(f"there are no runs in {runs}.", "tdmpc2-lean validate run NAME --out DIR")
+    read = [folders.read_run(path) for path in found]
+    labels = [str(path.relative_to(runs)) for path in found]
+    width = max(map(len, labels))
+    for label, one in zip(labels, read, strict=True):
+        click.echo(f"{label:<{width}}  {state_of(one)}")
+        for problem in one.problems:
+            click.echo(f"{'':<{width}}  problem: {problem}")
+
+
+@validate.command()
+@click.argument("runs", type=click.Path(path_type=Path), metavar="RUNS")
+@click.option("--out", default="report", show_default=True, type=click.Path(path_type=Path), help="Folder to write.")
+def report(runs, out):
+    """Judge the runs in RUNS and write the report: markdown, and one HTML page with the plots in it.
+
+    \b
+    tdmpc2-lean validate report runs --out report
+
+    Exit code 0 for PASS, 1 for FAIL, 2 for INCOMPLETE.
+    """
+    from tdmpc2_lean.validation.report import write
+
+    verdict = write(runs, out)
+    click.echo(f"{verdict.state}; the report is in {out}")
+    return verdict.exit_code

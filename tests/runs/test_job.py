@@ -1,0 +1,68 @@
+"""A run is a job of Hydra's: a sweep over protocols and seeds goes through any launcher."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+from test_making import earlier
+
+from tdmpc2_lean.validation import protocols
+from tdmpc2_lean.validation.runs import folder as folders
+from tdmpc2_lean.validation.runs import folder_of, read_run
+
+JOB = [sys.executable, "-m", "tdmpc2_lean.validation.runs.job"]
+LAUNCHERS = {"basic": None, "joblib": "hydra_plugins.hydra_joblib_launcher", "submitit_local": "submitit"}
+
+
+def swept(tmp_path, *words):
+    done = subprocess.run(
+        [*JOB, *words],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    return done.returncode, done.stdout
+
+
+def importable(module):
+    try:
+        return module is None or importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_sweep_reaches_every_run(tmp_path, launcher):
+    if not importable(LAUNCHERS[launcher]):
+        pytest.skip(f"the launcher {launcher} is not installed")
+    names = ("tdmpc2-walker-walk", "tdmpc2-cheetah-run")
+    for name in names:
+        earlier(tmp_path / "runs", protocols.protocol(name))
+    held = folder_of(tmp_path / "runs", names[1], (), 1)
+    (held / "run.json").write_text((held / "run.json").read_text().replace("finished", "running"))
+    with folders.held(held):
+        words = ["--multirun", f"protocol={','.join(names)}", "seed=1", f"hydra/launcher={launcher}"]
+        code, output = swept(tmp_path, *words)
+    assert code == 0, output
+    if launcher == "submitit_local":  # each job has a log of its own
+        output = "".join(path.read_text() for path in (tmp_path / "runs" / ".sweeps").rglob("*_log.out"))
+    assert "tdmpc2-walker-walk, seed 1: was finished" in output
+    assert f"is being made by process {os.getpid()}" in output
+
+
+def test_a_mistake_in_a_job_is_told(tmp_path):
+    code, output = swept(tmp_path, "protocol=tdmpc2-walker-wlak")
+    assert code != 0 and "tdmpc2-walker-walk" in output and "Traceback" not in output
+
+
+@pytest.mark.slow
+def test_a_job_makes_its_run(miniature, tmp_path):
+    words = ["--multirun", "protocol=tdmpc2-smoke", "upstream=miniature", "threads=1", "seed=1"]
+    code, output = swept(tmp_path, *words)
+    assert code == 0 and "tdmpc2-smoke, seed 1: finished" in output, output
+    assert len(read_run(folder_of(tmp_path / "runs", "tdmpc2-smoke", (), 1)).lines) == 3
