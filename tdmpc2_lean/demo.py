@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tdmpc2_lean import upstreams
 from tdmpc2_lean.errors import CheckFailed, UserError
-from tdmpc2_lean.training import curve, record
+from tdmpc2_lean.training import curve, record, threads
 from tdmpc2_lean.validation.gates import results as gate_results
 from tdmpc2_lean.validation.gates import run as gates
 from tdmpc2_lean.validation.gates.subjects import Subject, find_subject
@@ -62,7 +62,9 @@ def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
     for patch in subject.series.patches:
         say(f"   {patch.name:<14} {patch.title}" + (" (fix)" if patch.fix else ""))
     say("3. Gates: is it still the official agent? (CPU, eager, one thread; about a minute)")
-    report = gates.run(subject, GATES, BUDGET, tell=lambda result: say(f"   {told(result)}"))
+    report = gates.run(
+        subject, GATES, BUDGET, tell=lambda result: say(f"   {told(result)}"), at_once=min(2, threads.usable_cores())
+    )
     say(f"   {gate_results.summary(report.results)}")
     (out / "gates.json").write_text(report.as_json() + "\n", encoding="utf-8")
     say(f"4. Training on {TASK}: {' and '.join(SIDES)} side by side (about three minutes)")
@@ -103,13 +105,11 @@ def obtained(where: str | None, say: Callable[[str], None]) -> str | None:
 
 def trained(out: Path, subject: Subject, say: Callable[[str], None]) -> list[Side]:
     """Trains both sides, at the same time where there are two cores, with one thread each."""
-    from tdmpc2_lean.training import threads
-
     where = upstreams.MINIATURE if subject.reference.upstream == upstreams.MINIATURE else str(subject.reference.root)
     commands = {
         preset: [
             sys.executable, "-m", "tdmpc2_lean", "train", f"task={TASK}", f"lean={preset}", f"seed={SEED}",
-            f"upstream={where}", "threads=1", "overwrite=true",
+            f"upstream={where}", "threads=1", "eval_episodes=1", "overwrite=true",
         ]
         for preset in SIDES
     }  # fmt: skip

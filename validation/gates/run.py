@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tdmpc2_lean.errors import UserError
@@ -80,23 +81,27 @@ def run(
     budget: Budget | None = None,
     controls: bool = False,
     tell: Callable[[Result], None] = lambda result: None,
+    at_once: int = 1,
 ) -> Report:
-    """Runs gates on a subject, or the controls of these gates; `tell` hears of each result as it comes."""
+    """Runs gates on a subject, or the controls of these gates; `tell` hears of each result as it comes.
+
+    at_once: how many gates run at the same time, for machines with cores to spare.
+    """
     budget = budget or Budget()
     arms, results = identity.Arms(budget), []
 
-    def add(result: Result) -> None:
-        results.append(result)
-        tell(result)
+    def results_of(gate: Gate) -> list[Result]:
+        found = []
+        tried = (rejected(gate, subject, control, arms) for control in controls_of(gate.name))
+        for result in tried if controls else gate.run(subject, arms):
+            found.append(result)
+            tell(result)
+        return found
 
     try:
-        for gate in chosen(names):
-            if controls:
-                for control in controls_of(gate.name):
-                    add(rejected(gate, subject, control, arms))
-            else:
-                for result in gate.run(subject, arms):
-                    add(result)
+        with ThreadPoolExecutor(at_once) as pool:
+            for found in pool.map(results_of, chosen(names)):
+                results.extend(found)
     finally:
         arms.close()
     surroundings = {
