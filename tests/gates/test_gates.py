@@ -33,7 +33,13 @@ def test_every_gate_has_negative_controls(name):
     assert controls_of(name)
 
 
-@pytest.mark.parametrize("name", GATES)
+# The controls of `resume` take minutes: each trains, is killed and trains again.
+MINUTES = {"resume"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in MINUTES else name for name in GATES]
+)
 def test_gate_rejects_every_wrong_patch(miniature, name):
     report = run(find_subject("miniature"), [name], SHORT, controls=True)
     assert len(report.results) == len(controls_of(name))
