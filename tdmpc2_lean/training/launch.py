@@ -172,9 +172,8 @@ def plain(value):
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def main():
-    request = json.loads(sys.argv[1])
-    channel = Channel(request["channel"])
+def run_script(channel, request, watch):
+    """Run the requested script to its end as if from a shell, watched; exits with 130 if it is interrupted."""
     if request["probe"]:
         # The official code hides why an environment's package cannot be imported; here it is still to be had.
         try:
@@ -182,7 +181,7 @@ def main():
         except Exception as error:
             channel.send("broken", module=request["probe"], why=f"{type(error).__name__}: {error}")
             raise
-    sys.meta_path.insert(0, Announcer(Watch(channel, request["config"])))
+    sys.meta_path.insert(0, Announcer(watch))
     script = request["script"]
     sys.path.insert(0, os.path.dirname(script))
     sys.argv = [script, *request["words"]]
@@ -192,6 +191,12 @@ def main():
         print("\ninterrupted", file=sys.stderr, flush=True)
         sys.exit(130)
     channel.send("end")
+
+
+def main():
+    request = json.loads(sys.argv[1])
+    channel = Channel(request["channel"])
+    run_script(channel, request, Watch(channel, request["config"]))
 
 
 if __name__ == "__main__":

@@ -132,6 +132,15 @@ def write_config(path: Path, config: dict[str, Any]) -> None:
     path.write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
 
 
+def child_environment(plan: Plan) -> dict[str, str]:
+    """The environment in which the official script of a plan runs."""
+    environment = os.environ | plan.environment | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.setdefault("HYDRA_FULL_ERROR", "1")
+    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "HYDRA_MAIN_MODULE"):
+        environment.pop(name, None)
+    return environment
+
+
 def watched(plan: Plan, log: "Log", progress: Progress, display: Display) -> tuple[int, bool]:
     """Run the child and follow it to its end: (exit code, whether it was interrupted)."""
     reading, writing = os.pipe()
@@ -142,15 +151,11 @@ def watched(plan: Plan, log: "Log", progress: Progress, display: Display) -> tup
         "config": str(plan.folder / "config.yaml"),
         "probe": plan.probe,
     }
-    environment = os.environ | plan.environment | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.setdefault("HYDRA_FULL_ERROR", "1")
-    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "HYDRA_MAIN_MODULE"):
-        environment.pop(name, None)
     try:
         child = subprocess.Popen(
             [sys.executable, "-P", launch.__file__, json.dumps(request)],
             cwd=plan.cwd,
-            env=environment,
+            env=child_environment(plan),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

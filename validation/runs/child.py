@@ -8,11 +8,9 @@ and a request to stop is met at the end of an episode, once the state is saved.
 """
 
 import ctypes
-import importlib
 import json
 import math
 import os
-import runpy
 import signal
 import sys
 from datetime import UTC, datetime
@@ -147,22 +145,7 @@ def main():
         request = json.load(file)
     die_with(request["parent"])
     channel = launch.Channel(request["channel"])
-    if request["probe"]:
-        try:
-            importlib.import_module(request["probe"])
-        except Exception as error:
-            channel.send("broken", module=request["probe"], why=f"{type(error).__name__}: {error}")
-            raise
-    sys.meta_path.insert(0, launch.Announcer(Watch(channel, request)))
-    script = request["script"]
-    sys.path.insert(0, os.path.dirname(script))
-    sys.argv = [script, *request["words"]]
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr, flush=True)
-        sys.exit(130)
-    channel.send("end")
+    launch.run_script(channel, request, Watch(channel, request))
 
 
 if __name__ == "__main__":

@@ -334,15 +334,11 @@ def watched(
         "provenance": short_hash(record["provenance"]),
     }
     folders.replace(folder / "request.json", json.dumps(request))
-    environment = os.environ | plan.environment | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.setdefault("HYDRA_FULL_ERROR", "1")
-    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "HYDRA_MAIN_MODULE"):
-        environment.pop(name, None)
     try:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", CHILD, str(folder / "request.json")],
             cwd=plan.cwd,
-            env=environment,
+            env=running.child_environment(plan),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
