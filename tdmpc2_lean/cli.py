@@ -1,5 +1,6 @@
 """The console command `tdmpc2-lean`: finds the subcommand's module, runs it, turns errors into exit codes."""
 
+import errno
 import importlib
 import sys
 
@@ -57,6 +58,14 @@ def tdmpc2_lean_command():
     """
 
 
+def disk_error(error: OSError) -> UserError:
+    """What an operating system's refusal means to the user: a full disk, a folder that cannot be written."""
+    where = f": {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return UserError(f"no space is left on the disk{where}.", "free some space and type the same command again")
+    return UserError(f"{error.strerror or error}{where}.", "name another file or folder, or mend that one")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process with its exit code."""
     try:
@@ -73,4 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
+    except OSError as error:
+        click.echo(f"error: {disk_error(error)}", err=True)
+        code = UserError.exit_code
     sys.exit(code if isinstance(code, int) else 0)

@@ -34,7 +34,9 @@ def plan_vec(checkout, envs, rounds, model_size, threads, as_json):
     try:
         numbers = [int(n) for n in envs.split(",")]
     except ValueError:
-        raise UserError(f"--envs takes numbers with commas between them, found {envs!r}.", "--envs 1,4,16") from None
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise UserError(f"--envs takes positive numbers with commas between them, found {envs!r}.", "--envs 1,4,16")
     code_dir, label = code_and_label(checkout)
     seen = child.call(
         "tdmpc2_lean.validation.speed:plan_vec",

@@ -1,0 +1,57 @@
+"""Processes of gates: what fails there is told apart, code under test from the machine it runs on."""
+
+import errno
+
+import pytest
+
+from tdmpc2_lean import cli
+from tdmpc2_lean.validation import child
+
+PROBE = """
+import errno, os, sys
+
+def full_disk(code_dir):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+def wrong(code_dir):
+    raise ValueError("wrong code")
+
+def names(code_dir):
+    return {"first": sys.path[0]}
+"""
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    (tmp_path / "on_path").mkdir()
+    (tmp_path / "on_path" / "child_probe.py").write_text(PROBE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "on_path"))
+    return lambda name: child.call(f"child_probe:{name}", tmp_path)
+
+
+def test_code_that_fails_is_a_failure_with_its_reason(call):
+    with pytest.raises(child.ChildFailed) as failure:
+        call("wrong")
+    assert failure.value.reason == "ValueError: wrong code" and "Traceback" in failure.value.output
+
+
+def test_a_full_disk_is_no_failure_of_the_code(call):
+    with pytest.raises(OSError) as failure:
+        call("full_disk")
+    assert failure.value.errno == errno.ENOSPC and not isinstance(failure.value, child.ChildFailed)
+
+
+def test_only_the_code_under_test_is_first_on_the_path(call, tmp_path):
+    assert call("names") == {"first": str(tmp_path)}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_the_command_line_tells_a_full_or_forbidden_disk_without_a_traceback(code, monkeypatch, capsys):
+    def refuse(*_, **__):
+        raise OSError(code, "refused", "some/file")
+
+    monkeypatch.setattr(cli.tdmpc2_lean_command, "main", refuse)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["demo"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "some/file" in said and "next:" in said and "Traceback" not in said
