@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
@@ -27,6 +28,10 @@ ENVIRONMENT = {
     "PYTHONWARNINGS": "ignore",
     "TQDM_DISABLE": "1",
 }
+
+
+running: set[subprocess.Popen] = set()
+interrupted = threading.Event()  # cleared by whoever begins anew
 
 
 class ChildFailed(UserError):
@@ -59,22 +64,51 @@ def call(function: str, code_dir: Path, read_for_cpu: bool = False, **arguments)
             encoding="utf-8",
         )
         command = [sys.executable, "-m", "tdmpc2_lean.validation.child", str(request)]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, **ENVIRONMENT},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        if os.strerror(errno.ENOSPC) in done.stdout[-2000:]:
+        output, code = output_of(command, folder)
+        if os.strerror(errno.ENOSPC) in output[-2000:]:
             # The machine failed, not the code under test: no gate may say that it did.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), tempfile.gettempdir())
-        if done.returncode != 0 or not answer.exists():
-            raise ChildFailed(function, code_dir, done.stdout)
+        if code != 0 or not answer.exists():
+            raise ChildFailed(function, code_dir, output)
         return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def output_of(command: list[str], folder: str) -> tuple[str, int]:
+    """What a process prints, and its exit code.
+
+    The process is in a session of its own, so that Ctrl-C reaches this process alone and is never taken for a failure
+    of the code under test. Ends the process and raises KeyboardInterrupt where this one is interrupted.
+    """
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    running.add(process)
+    try:
+        output, _ = process.communicate()
+    finally:
+        running.discard(process)
+        process.kill()
+        process.wait()
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return output, process.returncode
+
+
+def interrupt() -> None:
+    """Ends every process of this module, also those that other threads wait for; these raise KeyboardInterrupt."""
+    interrupted.set()
+    for process in list(running):
+        process.kill()
 
 
 def main(request_path: str) -> None:

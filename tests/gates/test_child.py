@@ -1,6 +1,11 @@
 """Processes of gates: what fails there is told apart, code under test from the machine it runs on."""
 
 import errno
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -55,3 +60,26 @@ def test_the_command_line_tells_a_full_or_forbidden_disk_without_a_traceback(cod
         cli.main(["demo"])
     said = capsys.readouterr().err
     assert ended.value.code == 2 and "some/file" in said and "next:" in said and "Traceback" not in said
+
+
+def test_ctrl_c_ends_a_gate_at_once_and_is_never_an_outcome(tmp_path):
+    """As on a terminal: the signal goes to the whole process group."""
+    command = [sys.executable, "-m", "tdmpc2_lean", "gate", "run", "default-identity", "--checkout", "miniature"]
+    process = subprocess.Popen(
+        command,
+        env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("tdmpc2-lean-traces-*/*.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert list(tmp_path.glob("tdmpc2-lean-traces-*/*.jsonl")), "no arm began"
+    os.killpg(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted" in said and "pass" not in said and "FAIL" not in said
+    assert not list(tmp_path.iterdir())

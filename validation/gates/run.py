@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching import Patch
+from tdmpc2_lean.validation import child
 from tdmpc2_lean.validation.gates import identity, planning, resuming, updates
 from tdmpc2_lean.validation.gates.results import FAIL, PASS, Report, Result
 from tdmpc2_lean.validation.gates.subjects import Subject, controls_of, wrong
@@ -98,10 +99,15 @@ def run(
             tell(result)
         return found
 
+    child.interrupted.clear()
     try:
         with ThreadPoolExecutor(at_once) as pool:
-            for found in pool.map(results_of, chosen(names)):
-                results.extend(found)
+            try:
+                for found in pool.map(results_of, chosen(names)):
+                    results.extend(found)
+            except BaseException:
+                child.interrupt()
+                raise
     finally:
         arms.close()
     surroundings = {
