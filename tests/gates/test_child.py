@@ -82,4 +82,4 @@ def test_ctrl_c_ends_a_gate_at_once_and_is_never_an_outcome(tmp_path):
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "interrupted" in said and "pass" not in said and "FAIL" not in said
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("tdmpc2-lean-*"))  # torch keeps a cache of its own there
