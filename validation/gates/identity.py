@@ -61,25 +61,26 @@ class Arms:
 
     def _traces_of(self, arms, dump_at: int | None = None) -> list[Path]:
         """The traces of two arms, run at the same time: each is a process with one thread."""
-        if arms[0] == arms[1]:
-            return [self.trace_of(arms[0][0], dump_at, **arms[0][1])] * 2
+        assert arms[0] != arms[1], "a gate that compares a thing with itself proves nothing"
         with ThreadPoolExecutor(len(arms)) as pool:
             return list(pool.map(lambda arm: self.trace_of(arm[0], dump_at, **arm[1]), arms))
 
 
 def runnable_prefix(subject: Subject, arms: Arms) -> tuple[int, str]:
-    """Length of the smallest prefix of the series that runs on this machine, and what keeps shorter ones from it."""
+    """Length of the smallest prefix of the series that runs on this machine, and what keeps shorter ones from it.
+
+    Never the whole series, which would be compared with itself: raises child.ChildFailed if nothing shorter runs.
+    """
     why = ""
-    longest = len(subject.series.patches) if subject.series else 0
+    longest = len(subject.series.patches) - 1 if subject.series else 0
     for length in range(longest + 1):
         try:
             arms.trace_of(subject.prefix(length))
             return length, why
         except child.ChildFailed as failure:
             why = why or failure.reason
-            if length == longest:
-                raise
-    raise AssertionError("unreachable")
+            last = failure
+    raise last
 
 
 def reference_name(subject: Subject, length: int, why: str) -> str:
@@ -96,7 +97,11 @@ def default_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
     started = time.time()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(arms.trace_of, subject.code_dir)  # meanwhile; if it fails, it is told below
-        length, why = runnable_prefix(subject, arms)
+        try:
+            length, why = runnable_prefix(subject, arms)
+        except child.ChildFailed as failure:
+            yield no_reference("default-identity", failure)
+            return
     name = reference_name(subject, length, why)
     yield judged("default-identity", arms, subject.prefix(length), subject.code_dir, name, started)
 
@@ -106,7 +111,11 @@ def per_patch_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
     if subject.series is None:
         yield Result("per-patch-identity", NOT_JUDGED, "the checkout is a fork, not a series of patches")
         return
-    length, why = runnable_prefix(subject, arms)
+    try:
+        length, why = runnable_prefix(subject, arms)
+    except child.ChildFailed as failure:
+        yield no_reference("per-patch-identity", failure)
+        return
     for index, patch in enumerate(subject.series.patches):
         gate = f"per-patch-identity/{patch.name}"
         if index < length:
@@ -115,6 +124,11 @@ def per_patch_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
         before = "unpatched" if index == 0 else f"the {index} before it"
         started = time.time()
         yield judged(gate, arms, subject.prefix(index), subject.prefix(index + 1), before, started)
+
+
+def no_reference(gate: str, failure: child.ChildFailed) -> Result:
+    """The result where neither the official code nor a part of the series runs here: nothing is proved."""
+    return Result(gate, FAIL, f"there is no reference here: {failure.message}", {"output": failure.output[-4000:]})
 
 
 def judged(gate: str, arms: Arms, reference: Path, subject: Path, name: str, started: float) -> Result:
