@@ -296,7 +296,7 @@ def same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(same, one, other))
     try:
         return float(one) == float(other)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # no number, or an integer beyond all floats
         return one == other
 
 

@@ -129,3 +129,7 @@ def test_a_smoke_run_is_never_on_protocol():
 def test_an_unknown_protocol_is_told_with_the_nearest():
     with pytest.raises(UserError, match="tdmpc2-walker-walk"):
         protocols.protocol("tdmpc2-walker-wlak")
+
+
+def test_an_integer_beyond_all_floats_is_compared_as_it_is():
+    assert protocols.same(10**400, 10**400) and not protocols.same(10**400, 1)
