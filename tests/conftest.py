@@ -5,9 +5,18 @@ code they are skipped, and the summary says so. Nothing is ever fetched.
 """
 
 import os
+import signal
+import threading
 
 # Before torch is imported by anybody: many small tests on few cores are slower with many threads.
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMEXPR_NUM_THREADS="1")
+
+# Started in the background or under nohup, a shell's children ignore these signals, and theirs in turn: a command that
+# is interrupted by a test would rightly not stop. Tests say what they want to find.
+if threading.current_thread() is threading.main_thread():
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 import pytest
 

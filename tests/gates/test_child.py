@@ -72,7 +72,6 @@ def test_ctrl_c_ends_a_gate_at_once_and_is_never_an_outcome(tmp_path):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("tdmpc2-lean-traces-*/*.jsonl")) and time.monotonic() < deadline:
