@@ -24,19 +24,25 @@ SUBCOMMANDS = {
 
 
 class Subcommands(click.Group):
-    """Imports a subcommand on use, so that `--help` needs neither torch nor a simulator."""
+    """Imports a subcommand on use, so that `--help` needs neither torch nor a simulator.
+
+    known: {subcommand: its line}. package: where the modules of the subcommands' names are.
+    """
+
+    known = SUBCOMMANDS
+    package = "tdmpc2_lean.commands"
 
     def list_commands(self, context):
-        return list(SUBCOMMANDS)
+        return list(self.known)
 
     def get_command(self, context, name):
-        if name not in SUBCOMMANDS:
+        if name not in self.known:
             return None
-        return getattr(importlib.import_module(f"tdmpc2_lean.commands.{name}"), name)
+        return getattr(importlib.import_module(f"{self.package}.{name}"), name)
 
     def format_commands(self, context, formatter):
         with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
+            formatter.write_dl(list(self.known.items()))
 
     def resolve_command(self, context, arguments):
         try:
@@ -44,7 +50,7 @@ class Subcommands(click.Group):
         except click.UsageError as error:
             from tdmpc2_lean.nearest import did_you_mean
 
-            error.message += did_you_mean(arguments[0], SUBCOMMANDS)
+            error.message += did_you_mean(arguments[0], self.known)
             raise
 
 
@@ -68,8 +74,13 @@ def disk_error(error: OSError) -> UserError:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process with its exit code."""
+    run(tdmpc2_lean_command, "tdmpc2-lean", arguments)
+
+
+def run(command: click.Command, name: str, arguments: list[str] | None = None) -> None:
+    """Run a command line of ours and exit the process with its exit code."""
     try:
-        code = tdmpc2_lean_command.main(arguments, prog_name="tdmpc2-lean", standalone_mode=False)
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

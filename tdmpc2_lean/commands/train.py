@@ -42,7 +42,9 @@ def train(words, allow_local_changes, dry_run, multirun, list_presets, quiet):
     tdmpc2-lean train task=walker-walk lean=fast seed=1,2,3 --multirun
     """
     if list_presets:
-        click.echo("\n\n".join(described_presets()))
+        from tdmpc2_lean.training import presets
+
+        click.echo("\n\n".join(presets.described()))
         return
     from tdmpc2_lean.errors import UserError
 
@@ -63,26 +65,3 @@ def train(words, allow_local_changes, dry_run, multirun, list_presets, quiet):
         click.echo("\n".join(planned.lines()))
         outcome = run.carry_out(planned, quiet=quiet)
         click.echo("\n".join(run.summary(outcome)))
-
-
-def described_presets() -> list[str]:
-    """Every preset, to be read."""
-    from tdmpc2_lean.training import presets
-
-    described = []
-    for name in presets.available():
-        preset = presets.find(name)
-        settings = [f"{key}={value}" for key, value in preset.overrides.items()]
-        settings += [f"{key} x {factor}" for key, factor in preset.times.items()]
-        described.append(
-            "\n".join(
-                [
-                    f"{name}: {preset.title}",
-                    f"  sets      {' '.join(settings) or 'nothing'}",
-                    f"  evidence  {' '.join(preset.evidence.split()) or 'none stated'}",
-                    f"  cost      {' '.join(preset.cost.split()) or 'none stated'}",
-                    f"  file      {preset.path}",
-                ]
-            )
-        )
-    return described

@@ -1,17 +1,19 @@
-"""curve.png: a run's evaluations against the published curve of its task, with n and seeds in the caption."""
+"""curve.png: a run's returns against the published curve of its task, with n and seeds in the caption."""
 
 import csv
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.training import record
 from tdmpc2_lean.training.tasks import ACTION_REPEAT_OF_DMCONTROL
 
 REFERENCE = "tdmpc2_dmc"
+UNIT = "Env steps; eval.csv counts agent steps, 2 env steps each."
 MINIATURE = "the miniature (not TD-MPC2)"
 
 
@@ -19,8 +21,9 @@ MINIATURE = "the miniature (not TD-MPC2)"
 class Run:
     """What is drawn of a run.
 
-    steps: (n,) env steps. returns: (n,) mean returns of `episodes` episodes each.
+    steps: (n,) env steps. returns: (n,) mean returns of `episodes` episodes each, or what `points` says.
     code: what was run, as a reader should call it. settings: the presets' names.
+    reference: the name of the published curves it is compared with. unit: what its steps are.
     """
 
     task: str
@@ -31,10 +34,17 @@ class Run:
     code: str
     settings: str
     state: str
+    reference: str = REFERENCE
+    points: str = ""
+    unit: str = UNIT
 
     @property
     def is_miniature(self) -> bool:
         return self.code == MINIATURE
+
+    def each_point(self) -> str:
+        """What a point is."""
+        return self.points or f"the mean of {self.episodes} episode{'s' * (self.episodes != 1)}"
 
 
 @dataclass(frozen=True)
@@ -65,32 +75,33 @@ def read_run(folder: Path) -> Run | None:
         rows = list(csv.DictReader(file))
     if not rows:
         return None
-    code = kept["upstream"]
-    commit = (code["commit"] or "unknown")[:7]
-    named = (
-        MINIATURE
-        if code["upstream"] == "miniature"
-        else f"official code {commit}, {len(code['patches'])} patches"
-    )
-    if code["local_changes"]:
-        named += " + local changes"
     return Run(
         task=kept["task"],
         seed=kept["seed"],
         steps=tuple(int(float(row["step"])) * ACTION_REPEAT_OF_DMCONTROL for row in rows),
         returns=tuple(float(row["episode_reward"]) for row in rows),
         episodes=int(kept["config"].get("eval_episodes", 0)),
-        code=named,
+        code=code_of(kept),
         settings="+".join(preset["name"] for preset in kept["presets"]) or "default",
         state=kept["state"],
     )
 
 
-def published(task: str) -> Published | None:
+def code_of(kept: Mapping[str, Any]) -> str:
+    """What ran, as a reader should call it, of a run's record."""
+    code = kept["upstream"]
+    if code["upstream"] == "miniature":
+        return MINIATURE
+    which = f"release {code['release']}" if code.get("release") else (code["commit"] or "unknown")[:7]
+    changes = " + local changes" if code["local_changes"] else ""
+    return f"official code {which}, {len(code['patches'])} patches{changes}"
+
+
+def published(task: str, name: str = REFERENCE) -> Published | None:
     """The authors' curve of the task, or None if the project has none."""
     from tdmpc2_lean import references
 
-    reference = references.load(REFERENCE)
+    reference = references.load(name)
     if task not in reference.tasks:
         return None
     steps, returns, seeds = reference.curve(task)
@@ -109,10 +120,9 @@ def caption(runs: Sequence[Run], reference: Published | None) -> str:
     for (code, settings), group in grouped(runs).items():
         n, seeds = len(group), ", ".join(str(run.seed) for run in group)
         single = "; a single seed is a hypothesis" if n == 1 else ""
-        episodes = group[0].episodes
         said.append(
-            f"{code}, settings {settings}: n={n} (seed{'s' * (n > 1)} {seeds}), each point the mean of "
-            f"{episodes} episode{'s' * (episodes != 1)}{single}."
+            f"{code}, settings {settings}: n={n} (seed{'s' * (n > 1)} {seeds}), each point "
+            f"{group[0].each_point()}{single}."
         )
         states = sorted({run.state for run in group} - {"finished"})
         if states:
@@ -132,7 +142,7 @@ def caption(runs: Sequence[Run], reference: Published | None) -> str:
         said.append("No published curve is drawn: none is of the miniature.")
     else:
         said.append("The project has no published curve of this task.")
-    said.append("Env steps; eval.csv counts agent steps, 2 env steps each.")
+    said.append(runs[0].unit)
     return " ".join(said)
 
 
@@ -156,8 +166,9 @@ def draw(runs: Sequence[Run], path: Path) -> None:
 
     if len({run.task for run in runs}) != 1:
         raise UserError("a figure shows runs of one task.", "draw one figure a task")
-    task = runs[0].task.replace("_", "-")
-    reference = None if any(run.is_miniature for run in runs) else published(task)
+    task, name = runs[0].task, runs[0].reference
+    task = task.replace("_", "-") if name == REFERENCE else task
+    reference = None if any(run.is_miniature for run in runs) else published(task, name)
     words = textwrap.fill(caption(runs, reference), 100)
     figure = Figure(figsize=(8, 4.4 + 0.17 * words.count("\n")), layout="constrained")
     FigureCanvasAgg(figure)
@@ -196,9 +207,9 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     figure.savefig(path, dpi=150, metadata={"Description": caption(runs, reference)})
 
 
-def draw_run(folder: Path) -> Path | None:
-    """curve.png in a run's folder; None if there is nothing to draw."""
-    run = read_run(folder)
+def draw_run(folder: Path, read: Callable[[Path], Run | None] = read_run) -> Path | None:
+    """curve.png in a run's folder; None if there is nothing to draw. read: reads what is drawn of the run."""
+    run = read(folder)
     if run is None:
         return None
     draw([run], folder / "curve.png")

@@ -15,7 +15,7 @@ WINDOW = 60.0  # seconds over which the speed shown is averaged
 class Progress:
     """What the child has reported so far. All steps are agent steps, all times seconds of training.
 
-    samples: (step, seconds, evaluation_seconds), about two a second.
+    samples: (step, seconds, evaluation_seconds), about two a second. news: lines to be shown, each once.
     """
 
     steps: int | None = None
@@ -28,6 +28,7 @@ class Progress:
     broken: Mapping[str, Any] | None = None
     evaluations: list[dict[str, Any]] = field(default_factory=list)
     samples: list[tuple[int | None, float, float]] = field(default_factory=list)
+    news: list[str] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Account for one event of `launch`; those of an unknown kind are none of ours."""
@@ -42,10 +43,19 @@ class Progress:
             self.samples.append((event["step"], event["seconds"], event["evaluation_seconds"]))
         elif kind == "evaluation":
             self.evaluations.append({key: event[key] for key in ("step", "episode_reward", "episodes")})
+            self.news.append(evaluation_line(event))
         elif kind == "broken":
             self.broken = event
         elif kind == "end":
             self.ended = True
+
+    def phase(self) -> str:
+        """What is being done besides training; empty if nothing."""
+        if self.evaluating:
+            return "evaluating"
+        if self.seed_steps is not None and self.step == self.seed_steps:
+            return "pretraining"
+        return "seeding" if self.seed_steps is not None and (self.step or 0) < self.seed_steps else ""
 
     @property
     def step(self) -> int | None:
@@ -113,16 +123,16 @@ class Display:
         self.quiet = quiet
         self.bar = None
         self.on_terminal = not quiet and self.stream.isatty()
-        self.shown_evaluations = 0
+        self.shown = 0
         self.last_line = time.monotonic()
 
     def update(self) -> None:
         """Show what is new. Called often; costs little."""
         if self.quiet:
             return
-        for evaluation in self.progress.evaluations[self.shown_evaluations :]:
-            self.say(evaluation_line(evaluation))
-            self.shown_evaluations += 1
+        for news in self.progress.news[self.shown :]:
+            self.say(news)
+            self.shown += 1
         if self.progress.step is None:
             return
         if self.on_terminal:
@@ -167,12 +177,8 @@ def state(progress: Progress) -> str:
         left = (progress.steps or 0) - (progress.step or 0)
         if left > 0:
             words.append(f"{duration(left / speed)} left")
-    if progress.evaluating:
-        words.append("evaluating")
-    elif progress.seed_steps is not None and progress.step == progress.seed_steps:
-        words.append("pretraining")
-    elif progress.seed_steps is not None and (progress.step or 0) < progress.seed_steps:
-        words.append("seeding")
+    if progress.phase():
+        words.append(progress.phase())
     return ", ".join(words)
 
 

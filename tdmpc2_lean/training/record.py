@@ -31,6 +31,16 @@ The schema, version 1. Every key is there from the start; what is not known yet 
     python, platform      versions in words
     packages              {distribution: version} of all that is installed
     tdmpc2_lean           version, commit (null outside a git checkout), local_changes (true, false, null)
+
+A run of DreamerV3 has these keys besides; `hydra` is null, and `timing` has updates:
+
+    flags                 the official flags that main.py was given, in order
+    arm                   name, rep ("keep" | "alike"), loss_scales: {loss: scale} of all losses
+    chunk                 env steps from one line of curve.jsonl to the next
+    action_repeat         env steps of an agent step
+    updates_per_agent_step   train ratio / (batch size x batch length)
+    compile_cache         folder, entries_before, entries_after: of JAX's persistent compilation cache
+    attempts              how often the run was started; resumed_at: agent steps at which it went on, each time
 """
 
 import importlib.metadata
@@ -56,11 +66,15 @@ FIELDS = (
     "overrides hydra config device threads environment timing evaluations checkpoint python platform "
     "packages tdmpc2_lean"
 ).split()
+FIELDS_OF_DREAMERV3 = (
+    "flags arm chunk action_repeat updates_per_agent_step compile_cache attempts resumed_at"
+).split()
 
 
 def new(**known: Any) -> dict[str, Any]:
     """A record of a run that starts now, on this machine, by this process."""
-    unknown = set(known) - set(FIELDS)
+    fields = FIELDS + (FIELDS_OF_DREAMERV3 if "flags" in known else [])
+    unknown = set(known) - set(fields)
     assert not unknown, f"not in the schema of run.json: {sorted(unknown)}"
     now = {
         "schema": SCHEMA,
@@ -74,7 +88,7 @@ def new(**known: Any) -> dict[str, Any]:
         "packages": packages(),
         "tdmpc2_lean": own_version(),
     }
-    return {field: known.get(field, now.get(field)) for field in FIELDS}
+    return {field: known.get(field, now.get(field)) for field in fields}
 
 
 def ended(record: dict[str, Any], state: str, exit_code: int, error: str | None = None) -> dict[str, Any]:

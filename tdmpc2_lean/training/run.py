@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,8 @@ class Outcome:
 
 def carry_out(plan: Plan, *, quiet: bool = False) -> Outcome:
     """Run the plan to its end. RunFailed or KeyboardInterrupt if it does not get there; the folder tells."""
-    make_folder(plan)
+    check_folder(plan.folder, plan.overwrite)
+    make_folder(plan.folder)
     kept = record.new(
         kind=plan.kind,
         command=plan.command,
@@ -97,20 +98,19 @@ def carry_out(plan: Plan, *, quiet: bool = False) -> Outcome:
     return Outcome(plan.folder, kept)
 
 
-def make_folder(plan: Plan) -> None:
-    """Make the run's folder, alone: of two runs at once for one folder, one is refused."""
-    check_folder(plan.folder, plan.overwrite)
-    if plan.folder.exists() and any(plan.folder.iterdir()):
-        old = plan.folder.with_name(f".{plan.folder.name}.replaced-{os.getpid()}")
-        os.replace(plan.folder, old)
+def make_folder(folder: Path) -> None:
+    """Make a run's folder anew, alone: of two runs at once for one folder, one is refused."""
+    if folder.exists() and any(folder.iterdir()):
+        old = folder.with_name(f".{folder.name}.replaced-{os.getpid()}")
+        os.replace(folder, old)
         shutil.rmtree(old)
-    plan.folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):
-        plan.folder.rmdir()  # an empty one
+        folder.rmdir()  # an empty one
     try:
-        plan.folder.mkdir()
+        folder.mkdir()
     except FileExistsError:
-        raise UserError(f"another run has just begun in {plan.folder}.", "choose another exp_name=") from None
+        raise UserError(f"another run has just begun in {folder}.", "choose another exp_name=") from None
 
 
 def preset_record(preset) -> dict[str, Any]:
@@ -132,9 +132,9 @@ def write_config(path: Path, config: dict[str, Any]) -> None:
     path.write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
 
 
-def child_environment(plan: Plan) -> dict[str, str]:
-    """The environment in which the official script of a plan runs."""
-    environment = os.environ | plan.environment | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+def child_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which an official script runs: ours, and the variables that its plan gives."""
+    environment = os.environ | given | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     environment.setdefault("HYDRA_FULL_ERROR", "1")
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "HYDRA_MAIN_MODULE"):
         environment.pop(name, None)
@@ -142,24 +142,47 @@ def child_environment(plan: Plan) -> dict[str, str]:
 
 
 def watched(plan: Plan, log: "Log", progress: Progress, display: Display) -> tuple[int, bool]:
-    """Run the child and follow it to its end: (exit code, whether it was interrupted)."""
+    """Run the plan's child and follow it to its end: (exit code, whether it was interrupted)."""
+
+    def command(channel: int) -> list[str]:
+        request = {
+            "script": str(plan.script),
+            "words": list(plan.hydra),
+            "channel": channel,
+            "config": str(plan.folder / "config.yaml"),
+            "probe": plan.probe,
+        }
+        return [sys.executable, "-P", launch.__file__, json.dumps(request)]
+
+    return watch(command, plan.cwd, plan.environment, log, progress, display)
+
+
+def watch(
+    command: Callable[[int], list[str]],
+    cwd: Path,
+    environment: Mapping[str, str],
+    log: "Log",
+    progress: Progress,
+    display: Display,
+    descriptors: Sequence[int] = (),
+    patience: float = PATIENCE,
+) -> tuple[int, bool]:
+    """Run a child and follow it to its end: (exit code, whether it was interrupted).
+
+    command: makes the command line of the file descriptor that the child writes its events to.
+    descriptors: of further open files that the child keeps open.
+    patience: seconds that an interrupted child gets to end by itself.
+    """
     reading, writing = os.pipe()
-    request = {
-        "script": str(plan.script),
-        "words": list(plan.hydra),
-        "channel": writing,
-        "config": str(plan.folder / "config.yaml"),
-        "probe": plan.probe,
-    }
     try:
         child = subprocess.Popen(
-            [sys.executable, "-P", launch.__file__, json.dumps(request)],
-            cwd=plan.cwd,
-            env=child_environment(plan),
+            command(writing),
+            cwd=cwd,
+            env=child_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=[writing],
+            pass_fds=[writing, *descriptors],
             start_new_session=True,  # a terminal's Ctrl-C reaches this process alone, which hands it on once
         )
     finally:
@@ -168,7 +191,7 @@ def watched(plan: Plan, log: "Log", progress: Progress, display: Display) -> tup
     pump.start()
     with interruptions() as interrupts, os.fdopen(reading, "rb", buffering=0) as channel:
         try:
-            follow(child, channel, progress, display, interrupts)
+            follow(child, channel, progress, display, interrupts, patience)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # workers that outlive the script, or the script itself
@@ -178,7 +201,12 @@ def watched(plan: Plan, log: "Log", progress: Progress, display: Display) -> tup
 
 
 def follow(
-    child: subprocess.Popen, channel, progress: Progress, display: Display, interrupts: list[float]
+    child: subprocess.Popen,
+    channel,
+    progress: Progress,
+    display: Display,
+    interrupts: list[float],
+    patience: float,
 ) -> None:
     """Take events until the child has ended; hand interruptions on, more and more firmly."""
     left, handed_on, open_ = b"", 0, True
@@ -196,7 +224,7 @@ def follow(
             time.sleep(0.1)
         display.update()
         wanted = len(interrupts)
-        if interrupts and time.monotonic() - interrupts[0] > PATIENCE:
+        if interrupts and time.monotonic() - interrupts[0] > patience:
             wanted = max(wanted, 3)
         if wanted > handed_on:
             handed_on = wanted
@@ -230,9 +258,9 @@ def interruptions() -> Iterator[list[float]]:
 class Log:
     """The log of a run: all that the script prints, without colours, a line at a time."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, append: bool = False):
         self.path = path
-        self.file = open(path, "w", encoding="utf-8", buffering=1)
+        self.file = open(path, "a" if append else "w", encoding="utf-8", buffering=1)
         self.last: collections.deque[str] = collections.deque(maxlen=400)
 
     def follow(self, stream) -> None:
@@ -311,12 +339,12 @@ def explained(plan: Plan, exit_code: int, progress: Progress, log: Log) -> RunFa
     return RunFailed(f"the run failed. The end of its log:\n{shown}\n  log: {log.path}", next_step)
 
 
-def draw(folder: Path) -> None:
-    """curve.png of a training run with at least one evaluation. A run does not fail for want of a picture."""
+def draw(folder: Path, read: Callable | None = None) -> None:
+    """curve.png of a training run with at least one point. A run does not fail for want of a picture."""
     from tdmpc2_lean.training import curve
 
     try:
-        curve.draw_run(folder)
+        curve.draw_run(folder, read or curve.read_run)
     except Exception as error:
         click.echo(f"note: curve.png could not be drawn: {error}", err=True)
 

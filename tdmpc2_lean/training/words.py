@@ -24,7 +24,7 @@ TRUE, FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 @dataclass(frozen=True)
 class Words:
-    """own: our words and their values. hydra: all others, in order, as written."""
+    """own: our words and their values. hydra: all others (Hydra's, or DreamerV3's keys), in order, as written."""
 
     own: Mapping[str, str] = field(default_factory=dict)
     hydra: tuple[str, ...] = ()
@@ -46,8 +46,9 @@ class Words:
         return {key.lstrip("+"): value for key, _, value in pairs if is_setting(key)}
 
 
-def read(words: Sequence[str]) -> Words:
-    """Sort the words. UserError for one that is not key=value (or Hydra's ~key)."""
+def read(words: Sequence[str], ours: Iterable[str] = OWN_WORDS) -> Words:
+    """Sort the words. UserError for one that is not key=value (or Hydra's ~key). ours: our words' names."""
+    ours = set(ours)
     own, hydra = {}, []
     for word in words:
         key, equals, value = word.partition("=")
@@ -55,7 +56,7 @@ def read(words: Sequence[str]) -> Words:
             raise UserError(f"expected words of the form key=value, found {word!r}.", f"write {word}=VALUE")
         if not key.strip("+~"):
             raise UserError(f"the word {word!r} names no setting.", "write key=value")
-        if key in OWN_WORDS:
+        if key in ours:
             own[key] = value
         else:
             hydra.append(word)

@@ -5,16 +5,13 @@ reference curves were made with, and the patch `checkpoint` makes it resumable a
 second training loop to keep equal to it. A chunk is what lies between two of its evaluations.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import platform
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -320,44 +317,25 @@ def watched(
     display: Display,
 ) -> tuple[int, bool]:
     """Run the child and follow it to its end: (exit code, whether it was interrupted)."""
-    reading, writing = os.pipe()
-    request = {
-        "script": str(plan.script),
-        "words": list(plan.hydra),
-        "channel": writing,
-        "config": str(folder / "config.yaml"),
-        "probe": plan.probe,
-        "parent": os.getpid(),
-        "curve": str(folder / folders.CURVE),
-        "chunk": protocol.chunk,
-        "action_repeat": protocol.action_repeat,
-        "provenance": short_hash(record["provenance"]),
-    }
-    folders.replace(folder / "request.json", json.dumps(request))
-    try:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", CHILD, str(folder / "request.json")],
-            cwd=plan.cwd,
-            env=running.child_environment(plan),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=[writing, lock],  # the lock stays taken for as long as the child lives
-            start_new_session=True,
-        )
-    finally:
-        os.close(writing)
-    pump = threading.Thread(target=log.follow, args=(child.stdout,), daemon=True)
-    pump.start()
-    with running.interruptions() as interrupts, os.fdopen(reading, "rb", buffering=0) as channel:
-        try:
-            running.follow(child, channel, progress, display, interrupts)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            exit_code = child.wait()
-            pump.join(timeout=10)
-    return exit_code, bool(interrupts)
+
+    def command(channel: int) -> list[str]:
+        request = {
+            "script": str(plan.script),
+            "words": list(plan.hydra),
+            "channel": channel,
+            "config": str(folder / "config.yaml"),
+            "probe": plan.probe,
+            "parent": os.getpid(),
+            "curve": str(folder / folders.CURVE),
+            "chunk": protocol.chunk,
+            "action_repeat": protocol.action_repeat,
+            "provenance": short_hash(record["provenance"]),
+        }
+        folders.replace(folder / "request.json", json.dumps(request))
+        return [sys.executable, "-P", "-m", CHILD, str(folder / "request.json")]
+
+    # The lock stays taken for as long as the child lives.
+    return running.watch(command, plan.cwd, plan.environment, log, progress, display, [lock])
 
 
 def resolved_settings(folder: Path) -> dict[str, Any]:
