@@ -1,0 +1,189 @@
+"""The child process of a run: the official main.py as it is, watched from outside.
+
+    python -P -m dreamer_bridge.child REQUEST.json
+
+Nothing in the official code's behaviour is changed. It is looked at where it hands things over: `embodied.run.train`
+gets the functions that make agent and logger, and `elements.checkpoint` saves and loads. Events go to the parent as in
+tdmpc2_lean.training.launch, and besides
+
+    {"event": "compiling"}, {"event": "compiled", "seconds": …}
+    {"event": "resumed", "step": …, "checkpoint": …}, {"event": "saved", "step": …}
+    {"event": "chunk", …}: a line of curve.jsonl
+
+A checkpoint is signed when it is written and verified before anything in it is unpickled, see `trust`.
+"""
+
+import inspect
+import json
+import os
+import runpy
+import sys
+import threading
+import time
+from pathlib import Path
+
+from dreamer_bridge import trust
+from dreamer_bridge.curve import Recorder
+from tdmpc2_lean.training import launch
+
+STATE = "bridge.json"  # beside the official files of a checkpoint
+
+
+class Watch:
+    """Looks at the official training loop. request: see run.request_of."""
+
+    def __init__(self, channel, request):
+        self.channel, self.request = channel, request
+        self.agent = self.logger = None
+        self.since = time.monotonic()
+        self.recorder = Recorder(
+            Path(request["curve"]),
+            request["chunk"],
+            request["repeat"],
+            request["scales"],
+            self.updates,
+            lambda: time.monotonic() - self.since,
+            lambda line: channel.send("chunk", **line),
+            request["extra"],
+        )
+
+    def install(self, elements, embodied):
+        """Stand between the official code and what it calls."""
+        train = embodied.run.train
+        save, load = elements.checkpoint.save, elements.checkpoint.load
+
+        def watched_train(*given, **named):
+            bound = inspect.signature(train).bind(*given, **named)
+            make_agent, make_logger = bound.arguments["make_agent"], bound.arguments["make_logger"]
+            bound.arguments["make_agent"] = lambda: self.made_agent(make_agent)
+            bound.arguments["make_logger"] = lambda: self.made_logger(make_logger, bound.arguments["args"])
+            result = train(*bound.args, **bound.kwargs)
+            self.recorder.end(self.env_step())
+            self.look()
+            return result
+
+        def signed_save(path, savefns, write=True):
+            result = save(path, savefns, write)
+            if write:
+                state = {"agent_steps": self.step(), "curve": self.recorder.save()}
+                (Path(str(path)) / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+                trust.sign(Path(str(path)))
+                self.channel.send("saved", step=self.step())
+            return result
+
+        def verified_load(path, loadfns):
+            folder = Path(str(path))
+            if not self.request["trust"]:
+                trust.check(folder)
+            result = load(path, loadfns)
+            if folder.parent == Path(self.request["checkpoints"]):
+                self.go_on(folder)
+            return result
+
+        embodied.run.train = watched_train
+        elements.checkpoint.save, elements.checkpoint.load = signed_save, verified_load
+
+    def made_agent(self, make_agent):
+        self.channel.send("compiling")
+        start = time.monotonic()
+        agent = make_agent()
+        self.channel.send("compiled", seconds=round(time.monotonic() - start, 1))
+        train = agent.train
+
+        def watched_train(carry, data):
+            found = train(carry, data)
+            self.recorder.update(self.env_step(), found[-1])
+            return found
+
+        agent.train = watched_train
+        self.agent = agent
+        return agent
+
+    def made_logger(self, make_logger, args):
+        self.logger = logger = make_logger()
+        add = logger.add
+
+        def watched_add(mapping, prefix=None):
+            if prefix == "episode" and "score" in mapping:
+                self.recorder.episode(self.env_step(), float(mapping["score"]))
+            return add(mapping, prefix)
+
+        logger.add = watched_add
+        self.begin(int(args.steps))
+        return logger
+
+    def begin(self, steps):
+        import jax
+
+        device = jax.devices()[0]
+        self.channel.send(
+            "start",
+            device=device.platform,
+            device_name=device.device_kind,
+            threads=len(self.request["cores"]) or None,
+            steps=steps,
+            seed_steps=None,
+        )
+        self.since = time.monotonic()
+        threading.Thread(target=self.keep_looking, daemon=True).start()
+
+    def go_on(self, folder):
+        """The run's own checkpoint was loaded: the curve goes on where it was then."""
+        path = folder / STATE
+        if path.is_file():
+            self.recorder.load(json.loads(path.read_bytes())["curve"])
+        if self.step():
+            self.channel.send("resumed", step=self.step(), checkpoint=folder.name)
+
+    def step(self):
+        """Agent steps so far."""
+        return int(self.logger.step) if self.logger else 0
+
+    def env_step(self):
+        """The step as the official logger writes it."""
+        return self.step() * self.request["repeat"]
+
+    def updates(self):
+        """Gradient updates so far; None of an agent that does not count them."""
+        counter = getattr(self.agent, "n_updates", None)
+        return None if counter is None else int(counter)
+
+    def keep_looking(self):
+        while True:
+            time.sleep(launch.EVERY)
+            self.look()
+
+    def look(self):
+        self.channel.send(
+            "step",
+            step=self.step(),
+            seconds=time.monotonic() - self.since,
+            evaluation_seconds=0.0,
+            evaluating=False,
+            cpu_seconds=time.process_time(),
+            updates=self.updates(),
+        )
+
+
+def main():
+    request = json.loads(Path(sys.argv[1]).read_bytes())
+    channel = launch.Channel(request["channel"])
+    if request["cores"]:
+        os.sched_setaffinity(0, request["cores"])  # before XLA counts them
+    script = request["script"]
+    sys.path.insert(0, str(Path(script).parent.parent))
+    sys.argv = [script, *request["flags"]]
+    import elements
+    import embodied
+
+    Watch(channel, request).install(elements, embodied)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr, flush=True)
+        sys.exit(130)
+    channel.send("end")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The subcommands of `dreamer-bridge`, one module each."""

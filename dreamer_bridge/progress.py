@@ -1,0 +1,59 @@
+"""How far a run of DreamerV3 is: what its child reports besides what that of TD-MPC2 does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tdmpc2_lean.training import progress
+
+
+@dataclass
+class Progress(progress.Progress):
+    """seed_steps: agent steps before the first update, known once it was made. updates: gradient updates so far.
+
+    compile_seconds: what building and compiling the agent took. resumed_at: agent steps at which the run went on.
+    """
+
+    updates: int | None = None
+    compile_seconds: float | None = None
+    resumed_at: int | None = None
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("event")
+        if kind == "compiling":
+            self.news.append("building and compiling the agent (a minute or two; far less with a warm compile cache)")
+        elif kind == "compiled":
+            self.compile_seconds = event["seconds"]
+            self.news.append(f"compiled in {event['seconds']:.0f} s")
+        elif kind == "resumed":
+            self.resumed_at = event["step"]
+            self.news.append(f"going on at agent step {event['step']}, from {event['checkpoint']}")
+        elif kind == "saved":
+            self.news.append(f"checkpoint at agent step {event['step']}")
+        elif kind == "chunk":
+            self.evaluations.append(
+                {"step": event["agent_steps"], "episode_reward": event["value"], "episodes": event["episodes"]}
+            )
+            self.news.append(chunk_line(event))
+        else:
+            super().take(event)
+            if kind == "step":
+                self.updates = event["updates"]
+                if self.updates and self.seed_steps is None:
+                    self.seed_steps = event["step"]
+
+    def phase(self) -> str:
+        return "" if self.updates is None or self.updates else "filling the replay"
+
+    def timing(self) -> dict[str, Any]:
+        kept = super().timing()
+        return kept | {"updates": self.updates, "compile_seconds": self.compile_seconds} if kept else {}
+
+
+def chunk_line(line: Mapping[str, Any]) -> str:
+    """What a line of curve.jsonl says, with its n."""
+    n = line["episodes"]
+    returns = f"return {line['value']:.1f} (mean of {n} training episode{'s' * (n != 1)})" if n else "no episode ended"
+    losses = [f"{name} {line['losses'][name]:.3g}" for name in ("dyn", "rep", "rew") if name in line["losses"]]
+    told = f"; unscaled losses: {', '.join(losses)}" if losses else ""
+    return f"env step {line['env_steps']}: {returns}, {line['updates']} updates{told}"
