@@ -125,6 +125,7 @@ def training(
     overwrite = asked.flag("overwrite")
     if "task" not in own:
         raise UserError("which task?", "add task=DOMAIN-TASK, such as task=cartpole-balance")
+    task = tasks.official(own["task"])
 
     checkout = find_checkout(DREAMERV3, own.get("upstream") or None, allow_local_changes=allow_local_changes)
     if checkout.upstream != DREAMERV3:
@@ -132,7 +133,6 @@ def training(
     patched = materialise(checkout, patch_names(asked))
     document = config.read(patched.code_dir)
     known = config.keys(document)
-    task = tasks.official(own["task"], {*document[config.DEFAULTS]["env"], "dummy", "gym"})
 
     # The later ones win: the bridge's, the presets', the arm's, the words', the official flags.
     more_configs, rest = config.split_configs(flags)

@@ -28,7 +28,7 @@ class Progress(progress.Progress):
         elif kind == "resumed":
             self.resumed_at = event["step"]
             self.news.append(f"going on at agent step {event['step']}, from {event['checkpoint']}")
-        elif kind == "saved":
+        elif kind == "saved" and event["step"]:
             self.news.append(f"checkpoint at agent step {event['step']}")
         elif kind == "chunk":
             self.evaluations.append(

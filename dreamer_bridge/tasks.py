@@ -1,7 +1,5 @@
 """Task names: either upstream's spelling of a dm_control task becomes the official DreamerV3's, `dmc_cheetah_run`."""
 
-from collections.abc import Collection
-
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.references import tasks as references
@@ -9,16 +7,16 @@ from tdmpc2_lean.training import tasks as suite
 
 REFERENCE = "dreamerv3_dmc_proprio"
 DMC = "dmc"
+# The official code's other suites (make_env in dreamerv3/main.py); a task of theirs is taken as it is written.
+SUITES = (
+    "atari", "atari100k", "bsuite", "crafter", "dm", "dmlab", "dummy", "gym", "langroom", "loconav", "memmaze",
+    "minecraft", "pinpad", "procgen",
+)  # fmt: skip
 
 
-def official(name: str, suites: Collection[str] = ()) -> str:
-    """The task as the official DreamerV3 spells it.
-
-    suites: the official code's other suites; a task of theirs is taken as it is written.
-    UserError for a task that it does not know, with the nearest that it does.
-    """
-    prefix = name.partition("_")[0]
-    if prefix in suites and prefix != DMC and "_" in name:
+def official(name: str) -> str:
+    """The task as the official DreamerV3 spells it. UserError, with the nearest, for one that it does not know."""
+    if name.partition("_")[0] in SUITES and "_" in name:
         return name
     known = spellings()
     found = known.get(plain(name))

@@ -1,0 +1,71 @@
+"""What the bridge's tests share: a checkout of a few keys for plans, and the official code where it is here."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("elements", reason="needs the extra [dreamer]")
+pytest.importorskip("jax", reason="needs the extra [dreamer]")
+
+from dreamer_bridge import plan
+from tdmpc2_lean.patched import Patched
+from tdmpc2_lean.upstreams import Checkout
+
+# Keys and types of the official configuration that plans look at, with values of our own.
+CONFIGS = r"""
+defaults:
+  logdir: /nowhere
+  task: dummy_disc
+  seed: 0
+  script: train
+  configs: none
+  batch_size: 16
+  batch_length: 64
+  env:
+    dmc: {repeat: 1, image: True, log_image: True, use_seed: True}
+    atari: {repeat: 4}
+  replay: {separate_report: False, size: 5e6}
+  run: {steps: 1e10, train_ratio: 32.0, envs: 16, log_every: 120, report_every: 300, save_every: 900,
+        from_checkpoint: '', clock: seconds, resume_exact: False}
+  jax: {platform: cuda, compute_dtype: bfloat16, prealloc: True, profiler: True, prefetch: True}
+  agent:
+    loss_scales: {rec: 1.0, rew: 1.0, dyn: 1.0, rep: 0.1}
+    enc: {simple: {units: 1024}}
+    dyn: {rssm: {deter: 8192}}
+size1m:
+  .*\.units: 64
+size12m:
+  .*\.units: 256
+dmc_proprio:
+  .*\.units: 64
+  task: dmc_walker_walk
+  env.dmc.image: False
+  run: {train_ratio: 1024, steps: 1.1e6}
+"""
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch) -> Path:
+    """The folder of a checkout whose configs.yaml can be changed; plans find it, whatever they are asked for."""
+    root = tmp_path / "code"
+    (root / "dreamerv3").mkdir(parents=True)
+    (root / "dreamerv3" / "configs.yaml").write_text(CONFIGS, encoding="utf-8")
+    checkout = Checkout("dreamerv3", root, "e3f0224" + 33 * "0", 40 * "1", "argument")
+    monkeypatch.setattr(plan, "find_checkout", lambda *a, **k: checkout)
+    monkeypatch.setattr(plan, "materialise", lambda *a, **k: Patched(root, checkout, (("seeding", "s"),), 40 * "2"))
+    monkeypatch.setenv("TDMPC2_LEAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("MUJOCO_GL", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return root
+
+
+@pytest.fixture
+def planned(code, tmp_path):
+    """A function from words (and flags) to a plan on that checkout."""
+
+    def make(*words, flags=(), **named):
+        return plan.training(words, flags, cwd=tmp_path, **named)
+
+    return make
