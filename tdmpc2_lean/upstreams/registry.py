@@ -27,10 +27,6 @@ class Release:
     left_out: tuple[str, ...] = field(repr=False)
     supplied: str
 
-    def leaves_out(self, path: str) -> bool:
-        """Whether the file is the commit's but not in the release."""
-        return any(path == known or known.endswith("/") and path.startswith(known) for known in self.left_out)
-
 
 @dataclass(frozen=True)
 class Upstream:

@@ -108,10 +108,12 @@ def compared_with_commit(known: Upstream, root: Path) -> dict | None:
     cached_repository = repository.repository(known)
     if cached_repository is None or not git.has_commit(cached_repository, known.release.commit):
         return None
+    from tdmpc2_lean.patching.render import is_left_out
+
     committed = repository.manifest_of_commit(cached_repository, known.release.commit)
     ours = tree.manifest_of(root)
     same = {path for path, entry in ours.items() if committed.get(path, ("", ""))[1] == entry[1]}
-    expected = {path for path in committed if not known.release.leaves_out(path)}
+    expected = {path for path in committed if not is_left_out(path, known.release.left_out)}
     return {
         "commit": known.release.commit,
         "equal": len(same),

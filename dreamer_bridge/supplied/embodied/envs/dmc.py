@@ -4,6 +4,7 @@ Made from the interface of `embodied.Env` and from dm_control's own. Given the s
 observations, rewards and flags are those of the official `embodied/envs/dmc.py` at commit e3f0224, bit by bit.
 """
 
+import functools
 import os
 
 import elements
@@ -29,9 +30,7 @@ class DMC(embodied.Env):
     seed: of the task's random states; None for another at every start.
     """
 
-    def __init__(
-        self, env, repeat=1, size=(64, 64), proprio=True, image=True, camera=-1, log_image=True, seed=None
-    ):
+    def __init__(self, env, repeat=1, size=(64, 64), proprio=True, image=True, camera=-1, log_image=True, seed=None):
         self._picture = "image" if image else "log/image" if log_image else None
         # dm_control chooses its renderer when it is imported, which is why that happens no earlier.
         os.environ.setdefault("MUJOCO_GL", "egl" if self._picture else "disable")
@@ -47,7 +46,7 @@ class DMC(embodied.Env):
         shown = env.observation_spec() if proprio else {}
         self._specs = {key: spec for key, spec in shown.items() if np.prod(spec.shape, dtype=int) > 0}
 
-    @property
+    @functools.cached_property
     def obs_space(self):
         """{key: elements.Space}, in the order in which the official environment has them."""
         flags = {key: elements.Space(bool) for key in ("is_first", "is_last", "is_terminal")}
@@ -57,7 +56,7 @@ class DMC(embodied.Env):
             spaces[self._picture] = elements.Space(np.uint8, (*self._size, 3))
         return spaces
 
-    @property
+    @functools.cached_property
     def act_space(self):
         """The task's action, in its own units, and the request to start an episode."""
         return {"reset": elements.Space(bool), "action": space_of(self._dm.action_spec())}
