@@ -15,6 +15,7 @@ A checkpoint is signed when it is written and verified before anything in it is 
 
 import inspect
 import json
+import math
 import os
 import runpy
 import sys
@@ -43,6 +44,7 @@ class Watch:
             request["scales"],
             self.updates,
             lambda: time.monotonic() - self.since,
+            self.replay_bytes,
             lambda line: channel.send("chunk", **line),
             request["extra"],
         )
@@ -148,6 +150,12 @@ class Watch:
         counter = getattr(self.agent, "n_updates", None)
         return None if counter is None else int(counter)
 
+    def replay_bytes(self):
+        """Bytes that the steps in the replay take: of observations, actions and latent states."""
+        spaces = getattr(self.agent, "spaces", {}).values()
+        a_step = sum(math.prod(space.shape) * space.dtype.itemsize for space in spaces)
+        return a_step * min(self.step(), int(self.request["capacity"]))
+
     def keep_looking(self):
         while True:
             time.sleep(launch.EVERY)
@@ -167,6 +175,7 @@ class Watch:
 
 def main():
     request = json.loads(Path(sys.argv[1]).read_bytes())
+    launch.hear_the_parent()
     channel = launch.Channel(request["channel"])
     if request["cores"]:
         os.sched_setaffinity(0, request["cores"])  # before XLA counts them

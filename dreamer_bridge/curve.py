@@ -5,6 +5,7 @@
     value                    mean return of the training episodes that ended in it; null if none did
     episodes, returns        how many, and the return of each
     updates                  gradient updates so far
+    replay_bytes             bytes that the steps in the replay take
     losses                   {loss: mean, unscaled} over the chunk's updates; the decoder's stand under the names of
                              the observations, and share the scale `rec`
     scales                   {loss: scale} of all losses
@@ -30,6 +31,7 @@ class Recorder:
     """Collects returns and losses, and writes a line once the run is beyond a chunk.
 
     chunk: env steps. repeat: env steps of an agent step. updates, seconds: tell how many, and how long so far.
+    replay_bytes: tells how many. tell: is handed each line. extra: what each line holds besides.
     """
 
     def __init__(
@@ -40,11 +42,13 @@ class Recorder:
         scales: Mapping[str, float],
         updates: Callable[[], int | None],
         seconds: Callable[[], float],
+        replay_bytes: Callable[[], int] = lambda: 0,
         tell: Callable[[dict], None] = lambda line: None,
         extra: Mapping[str, Any] | None = None,
     ):
         self.path, self.chunk, self.repeat, self.scales = path, chunk, repeat, dict(scales)
-        self.updates, self.seconds, self.tell, self.extra = updates, seconds, tell, dict(extra or {})
+        self.updates, self.seconds, self.replay_bytes = updates, seconds, replay_bytes
+        self.tell, self.extra = tell, dict(extra or {})
         self.number = 1
         self.returns: list[float] = []
         self.sums: dict[str, list[float]] = {}
@@ -86,6 +90,7 @@ class Recorder:
             "episodes": len(self.returns),
             "returns": self.returns,
             "updates": self.updates(),
+            "replay_bytes": self.replay_bytes(),
             "losses": {name: total / n for name, (total, n) in self.sums.items()},
             "scales": self.scales,
             "complete": complete,

@@ -73,6 +73,11 @@ class Plan:
         return int(self.config["env"].get(suite, {}).get("repeat", 1))
 
     @property
+    def device(self) -> str:
+        """JAX's name of the platform."""
+        return str(self.config["jax"]["platform"])
+
+    @property
     def scales(self) -> dict[str, float]:
         """{loss: scale} of all losses."""
         return dict(self.config["agent"]["loss_scales"])
@@ -115,7 +120,11 @@ def training(
     cwd: Path,
     folder: Path | None = None,
 ) -> Plan:
-    """The plan of one training run. given: words; flags: official ones. folder: by default under `cwd`/logs."""
+    """The plan of one training run. given: words; flags: official ones.
+
+    folder: the official code's, of a caller who holds it and knows what is in it; by default logs/… in `cwd`, which is
+    looked at for an earlier run.
+    """
     asked = words.read(given, OWN_WORDS)
     own = asked.own
     seed = whole(own.get("seed", "0"), "seed", 0)
@@ -155,6 +164,7 @@ def training(
     if not NAME.fullmatch(name):
         raise UserError(f"exp_name={name!r} is no name of a folder.", "choose another exp_name=")
     cwd = cwd.resolve()
+    looked_at = folder is None
     folder = folder or cwd / "logs" / task / str(seed) / name
     official = ["--configs", *configs, "--task", task, "--logdir", str(folder), *config.as_flags(values), *rest]
     found = config.resolved(document, configs, official[1 + len(configs) :])
@@ -195,7 +205,7 @@ def training(
     if chunk % plan.repeat:
         raise UserError(f"a chunk of {chunk} env steps at action repeat {plan.repeat}.", "give a multiple of it")
     check_from_checkpoint(plan)
-    return replace(plan, resumes=resumes(plan))
+    return replace(plan, resumes=looked_at and resumes(plan))
 
 
 def whole(text: str, name: str, least: int) -> int:

@@ -138,6 +138,7 @@ def command(plan: Plan, channel: int, curve_file: Path, extra: Mapping[str, Any]
         "extra": dict(extra or {}),
         "checkpoints": str(Path(plan.config["logdir"]) / "ckpt"),
         "trust": plan.trusted,
+        "capacity": plan.config["replay"]["size"],
     }
     path = curve_file.parent / REQUEST
     folders.replace(path, json.dumps(request, indent=1) + "\n")

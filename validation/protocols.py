@@ -187,6 +187,7 @@ def _tdmpc2(criterion: criteria.Criterion, task: str) -> Protocol:
 
 
 def _dreamerv3(criterion: criteria.Criterion, task: str) -> Protocol:
+    missing = "" if criterion.physics == "dm_control" else "the adapter for MuJoCo Playground is not built yet"
     return Protocol(
         name=name_of("dreamerv3", task, criterion.physics),
         agent="dreamerv3",
@@ -198,7 +199,7 @@ def _dreamerv3(criterion: criteria.Criterion, task: str) -> Protocol:
         episodes=0,
         seeds=criterion.seeds,
         settings={"size": "size12m", "envs": 16, "action_repeat": ACTION_REPEAT, "train_ratio": 512},
-        missing="the bridge to DreamerV3 is not built yet",
+        missing=missing,
     )
 
 

@@ -5,6 +5,7 @@ from importlib import metadata
 
 PACKAGES = (
     "torch", "tensordict", "torchrl", "gymnasium", "dm_control", "mujoco", "numpy", "hydra-core", "omegaconf",
+    "jax", "jaxlib", "elements", "ninjax", "optax", "chex", "portal", "granular", "einops",
 )  # fmt: skip
 
 

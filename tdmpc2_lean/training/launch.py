@@ -172,8 +172,14 @@ def plain(value):
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
+def hear_the_parent():
+    """Be interrupted when the parent says so, also where a shell started it in the background, SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def run_script(channel, request, watch):
     """Run the requested script to its end as if from a shell, watched; exits with 130 if it is interrupted."""
+    hear_the_parent()
     if request["probe"]:
         # The official code hides why an environment's package cannot be imported; here it is still to be had.
         try:

@@ -123,7 +123,7 @@ def test_an_arm_and_the_setting_it_sets_are_not_given_both(planned):
         (["task=cheetah-run", "run.step=1"], [], "Did you mean 'run.steps'"),
         (["task=cheetah-run", "sed=1"], [], "Did you mean 'seed'"),
         (["task=cheetah-run"], ["--run.step", "1"], "Did you mean 'run.steps'"),
-        (["task=cheetah-run"], ["--run.steps", "many"], "Expected int"),
+        (["task=cheetah-run"], ["--run.steps", "many"], "Cannot convert 'many'"),
         (["task=cheetah-run"], ["--configs", "size1"], "Did you mean 'size1m'"),
         (["task=cheetah-run", "lean=papr"], [], "Did you mean 'paper'"),
         (["task=cheetah-run", "seed=x"], [], "whole number"),

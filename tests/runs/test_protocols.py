@@ -58,7 +58,7 @@ def test_tdmpc2_is_run_as_published():
 
 def test_what_cannot_be_run_yet_says_why():
     for name, entry in protocols.registry().items():
-        assert bool(entry.missing) == (entry.agent == "dreamerv3" or entry.physics == "playground"), name
+        assert bool(entry.missing) == (entry.physics == "playground"), name
 
 
 def test_the_defaults_are_those_of_the_pinned_code(official):

@@ -74,6 +74,8 @@ def make(
             raise UserError("a smoke run has no lean variants.", "leave --lean away")
         surroundings = dataclasses.replace(surroundings or Surroundings(), device="cpu", compile=False)
     surroundings = surroundings or Surroundings()
+    if protocol.agent == "dreamerv3":
+        return bridge().make(protocol, seed, out, presets, surroundings, quiet)
     preset_settings = settings_of(presets, protocol)
     folder = folders.folder_of(out, protocol.name, presets, seed).resolve()
     with folders.held(folder) as lock:
@@ -96,6 +98,15 @@ def make(
         folders.keep_lines_before(folder, checkpoint_step(plan.folder / "checkpoint.pt"))
         carry_out(plan, protocol, folder, record, lock, quiet)
     return True
+
+
+def bridge():
+    """The part of this for DreamerV3, which needs packages of its own."""
+    try:
+        from dreamer_bridge import protocol
+    except ImportError as error:
+        raise UserError(f"DreamerV3 cannot be run here: {error}.", "pip install 'tdmpc2_lean[dreamer]'") from None
+    return protocol
 
 
 # ------------------------------------------------------------------------------------------- what is to be run
@@ -216,16 +227,17 @@ def given(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if value != "???"}
 
 
-def provenance_of(plan: Plan) -> dict[str, Any]:
-    """What the lines of the curve are computed by and on."""
+def provenance_of(plan: Plan, name: str | None = None) -> dict[str, Any]:
+    """What the lines of the curve are computed by and on. name: of the device; default: as torch or Python calls it."""
     from tdmpc2_lean.validation.versions import versions
 
     kind = plan.device
-    name = platform.processor() or platform.machine()
-    if kind.partition(":")[0] == "cuda":
-        import torch
+    if name is None:
+        name = platform.processor() or platform.machine()
+        if kind.partition(":")[0] == "cuda":
+            import torch
 
-        name = torch.cuda.get_device_name(kind)
+            name = torch.cuda.get_device_name(kind)
     code = plan.patched.provenance()
     code.pop("source")  # where it was found says nothing about what it is
     return json.loads(
