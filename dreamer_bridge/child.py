@@ -78,7 +78,7 @@ class Watch:
             if not self.request["trust"]:
                 trust.check(folder)
             result = load(path, loadfns)
-            if folder.parent == Path(self.request["checkpoints"]):
+            if folder.parent.parent == Path(self.request["logdir"]):
                 self.go_on(folder)
             return result
 

@@ -26,6 +26,10 @@ OWN_WORDS = (
 PRESET_WORDS = ("size", "chunk")
 OFFICIAL = "dmc_proprio"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
+# The folder of a run's checkpoints: of the pinned code, and of release 3.3.1.
+CHECKPOINTS = ("ckpt", "checkpoint.pkl")
+# The official scripts that load checkpoints in the process that the bridge watches.
+SCRIPTS = ("train", "train_eval", "eval_only")
 # What may differ between the starts of one run: where it lies.
 NOT_OF_THE_RUN = ("logdir",)
 
@@ -277,6 +281,11 @@ def notes_of(lacking: Sequence[str], arm: Arm, found: Mapping[str, Any]) -> list
         notes.append(f"left out: {', '.join(lacking)}; the bridge cannot set what those patches add")
     if arm.dyn is not None and not arm.alike:
         notes.append(f"arm={arm.name}: {arms.CAVEAT}")
+    if found["script"] not in SCRIPTS:
+        raise UserError(
+            f"script={found['script']} loads checkpoints in processes that the bridge does not watch.",
+            f"one of {', '.join(SCRIPTS)}; or run main.py of the patched copy yourself",
+        )
     if found["script"] != "train":
         notes.append(f"script={found['script']}: progress and curve are kept of `train` alone")
     return notes
@@ -299,11 +308,12 @@ def check_from_checkpoint(plan: Plan) -> None:
 
 def latest_checkpoint(folder: Path) -> Path | None:
     """The checkpoint at which the run in a folder would go on; None if it has none."""
-    named = folder / "ckpt" / "latest"
-    if not named.is_file():
-        return None
-    found = folder / "ckpt" / named.read_text(encoding="utf-8").strip()
-    return found if (found / "done").is_file() else None
+    for name in CHECKPOINTS:
+        named = folder / name / "latest"
+        if named.is_file():
+            found = folder / name / named.read_text(encoding="utf-8").strip()
+            return found if (found / "done").is_file() else None
+    return None
 
 
 def specification(plan: Plan) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def command(plan: Plan, channel: int, curve_file: Path, extra: Mapping[str, Any]
         "repeat": plan.repeat,
         "scales": plan.scales,
         "extra": dict(extra or {}),
-        "checkpoints": str(Path(plan.config["logdir"]) / "ckpt"),
+        "logdir": plan.config["logdir"],
         "trust": plan.trusted,
         "capacity": plan.config["replay"]["size"],
     }

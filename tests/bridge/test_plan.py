@@ -130,6 +130,7 @@ def test_an_arm_and_the_setting_it_sets_are_not_given_both(planned):
         (["task=cheetah-run", "chunk=3", "env.dmc.repeat=2"], [], "multiple"),
         (["task=cheetah-run", "exp_name=../x"], [], "no name of a folder"),
         (["task=cheetah-run", "logdir=x"], [], "exp_name="),
+        (["task=cheetah-run"], ["--script", "parallel"], "does not watch"),
         (["seed=1"], [], "which task"),
         (["cheetah-run"], [], "key=value"),
     ],

@@ -14,7 +14,7 @@ def a_suite(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "written, official",
+    "written, named",
     [
         ("cheetah-run", "dmc_cheetah_run"),
         ("cheetah_run", "dmc_cheetah_run"),
@@ -31,8 +31,8 @@ def a_suite(monkeypatch):
         ("dummy_disc", "dummy_disc"),
     ],
 )
-def test_spellings(written, official):
-    assert tasks.official(written) == official
+def test_spellings(written, named):
+    assert tasks.official(written) == named
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,148 @@
+"""Whole runs of the official code through the command, small enough that compiling is most of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dreamer_bridge import curve, returns, trust
+from dreamer_bridge.plan import latest_checkpoint
+from tdmpc2_lean.training import record
+
+# Agents so small that what takes long is to compile them, twice: cold, and for each start again from the cache.
+TINY = (
+    "run.envs=1 env.dmc.repeat=4 batch_size=2 batch_length=8 run.train_ratio=4 report_length=8 agent.report=False "
+    "run.report_every=0 run.log_every=100 agent.imag_length=3 replay.size=1e4"
+).split()
+TINY_FLAGS = [
+    r"--agent..*\.layers", "1", r"--agent..*\.units", "16", r"--agent..*\.deter", "16", r"--agent..*\.hidden", "16",
+    r"--agent..*\.stoch", "4", r"--agent..*\.classes", "4", r"--agent..*\.blocks", "4", r"--agent..*\.bins", "15",
+]  # fmt: skip
+
+pytestmark = [pytest.mark.official, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def command(official_dreamerv3, tmp_path_factory):
+    """A function that starts the command in one place, with one cache: what is compiled once is there again."""
+    place = tmp_path_factory.mktemp("place")
+    environment = os.environ | {
+        "TDMPC2_LEAN_CACHE": str(tmp_path_factory.mktemp("cache")),
+        "XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("config")),
+        "JAX_COMPILATION_CACHE_DIR": os.environ.get("TDMPC2_LEAN_TEST_JAX_CACHE", str(tmp_path_factory.mktemp("jax"))),
+    }
+    environment.pop("MUJOCO_GL", None)
+
+    def start(*words, flags=(), options=()):
+        words = [*options, "task=cartpole-balance", f"upstream={official_dreamerv3.root}", *TINY, *words]
+        return subprocess.Popen(
+            [sys.executable, "-m", "dreamer_bridge", "train", *words, "--", *TINY_FLAGS, *flags],
+            cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    start.place = place
+    return start
+
+
+def ended(process, code=0):
+    said, _ = process.communicate(timeout=900)
+    assert process.returncode == code, said
+    return said
+
+
+@pytest.fixture(scope="module")
+def finished(command):
+    """A run's folder after its end."""
+    said = ended(command("exp_name=whole", "run.steps=600", "chunk=400", "seed=3", "arm=dyn=0.25"))
+    folder = command.place / "logs/dmc_cartpole_balance/3/whole"
+    assert str(folder) in said and "finished in" in said and "Traceback" not in said
+    return folder
+
+
+def test_a_runs_folder_tells_and_holds_everything(finished, official_dreamerv3):
+    kept = record.read(finished)
+    assert (kept["state"], kept["exit_code"], kept["seed"], kept["task"]) == ("finished", 0, 3, "dmc_cartpole_balance")
+    assert kept["upstream"]["commit"] == official_dreamerv3.commit and kept["upstream"]["patches"]
+    assert kept["packages"]["jax"] and kept["packages"]["elements"] and kept["device"]["kind"] == "cpu"
+    assert kept["compile_cache"]["entries_after"] > 0 and kept["threads"]["cores"]
+    assert kept["timing"]["steps"] >= 600 and kept["timing"]["updates"] > 100
+    assert kept["updates_per_agent_step"] == 0.25 and kept["action_repeat"] == 4
+    assert kept["arm"]["loss_scales"]["dyn"] == 0.25
+    for name in ("config.yaml", "metrics.jsonl", "scores.jsonl", "curve.jsonl", "train.log", "ckpt/latest"):
+        assert (finished / name).is_file(), name
+    assert (finished / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(finished.rglob("*.xplane.pb")), "the profiler wrote its trace"
+
+
+def test_the_configuration_recorded_is_the_one_that_the_official_code_resolved(finished):
+    from ruamel.yaml import YAML
+
+    theirs = YAML(typ="safe").load((finished / "config.yaml").read_text())
+    assert record.read(finished)["config"] == json.loads(json.dumps(theirs))
+
+
+def test_curve_and_reader_agree_with_the_official_scores_in_env_steps(finished):
+    scores = [(line["step"], line["episode/score"]) for line in curve.read_lines(finished / "scores.jsonl")]
+    # 250 agent steps and the first observation make an episode; the official logger counts 4 env steps for each.
+    assert [step for step, _ in scores] == [251 * 4, 502 * 4]
+    lines = curve.read_lines(finished / "curve.jsonl")
+    assert [line["env_steps"] for line in lines] == [400 * n for n in range(1, 7)]
+    found = returns.read(finished, 400)
+    assert found.steps == tuple(line["env_steps"] for line in lines if line["episodes"])
+    assert found.values == pytest.approx([line["value"] for line in lines if line["episodes"]], rel=1e-5)
+    assert {"dyn", "rep", "rew", "con", "policy", "value"} <= set(lines[-1]["losses"])
+    assert lines[-1]["scales"]["dyn"] == 0.25 and lines[-1]["updates"] == record.read(finished)["timing"]["updates"]
+
+
+def test_an_interrupted_run_goes_on_by_the_same_command_and_ends_whole(command):
+    words = ["exp_name=stopped", "run.steps=900", "chunk=400", "seed=4"]
+    process = command(*words)
+    folder = command.place / "logs/dmc_cartpole_balance/4/stopped"
+    while not (folder / "curve.jsonl").is_file():
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    said = ended(process, 130)
+    assert "Traceback" not in said
+    kept = record.read(folder)
+    assert kept["state"] == "interrupted" and kept["resumed_at"] == []
+    checkpoint = latest_checkpoint(folder)
+    assert checkpoint is not None and (checkpoint / trust.SIGNATURE).is_file()
+
+    # A change to it is refused before anything runs, and nothing is lost.
+    agent = checkpoint / "agent.pkl"
+    content = agent.read_bytes()
+    agent.write_bytes(content + b"x")
+    assert "agent.pkl" in ended(command(*words), 2)
+    agent.write_bytes(content)
+
+    said = ended(command(*words))
+    kept = record.read(folder)
+    assert kept["state"] == "finished" and kept["attempts"] == 2 and kept["resumed_at"][0] > 0
+    assert f"going on at agent step {kept['resumed_at'][0]}" in said
+    lines = curve.read_lines(folder / "curve.jsonl")
+    assert [line["env_steps"] for line in lines] == [400 * n for n in range(1, 10)]
+    steps = [line["step"] for line in curve.read_lines(folder / "scores.jsonl")]
+    assert steps == sorted(set(steps))
+
+
+def test_ones_own_checkpoint_is_a_starting_point_and_anothers_is_refused(command, finished, tmp_path):
+    import shutil
+
+    checkpoint = latest_checkpoint(finished)
+    flags = ["--run.from_checkpoint", str(checkpoint)]
+    words = ["exp_name=from", "run.steps=100", "chunk=400", "seed=5"]
+    said = ended(command(*words, flags=flags))
+    folder = command.place / "logs/dmc_cartpole_balance/5/from"
+    assert "finished in" in said and record.read(folder)["checkpoint"]["path"] == str(checkpoint)
+    foreign = tmp_path / "foreign"
+    shutil.copytree(checkpoint, foreign)
+    (foreign / trust.SIGNATURE).unlink()
+    flags = ["--run.from_checkpoint", str(foreign)]
+    assert "--trust-checkpoint" in ended(command(*words, "overwrite=true", flags=flags), 2)
+    ended(command(*words, "overwrite=true", flags=flags, options=["--trust-checkpoint"]))
+    assert record.read(folder)["checkpoint"]["trusted"] is True
