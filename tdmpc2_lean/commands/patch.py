@@ -14,6 +14,13 @@ SERIES = click.option(
     metavar="FOLDER",
     help="Another series than the package's: a folder with a file `series` and a folder per patch.",
 )
+UPSTREAM = click.option(
+    "--upstream",
+    type=click.Choice(["tdmpc2", "dreamerv3"]),
+    default="tdmpc2",
+    show_default=True,
+    help="Whose series is meant where no checkout tells.",
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Print the diff of what would be done, and do nothing."
@@ -45,9 +52,10 @@ def patch():
 
 
 @patch.command("list")
+@UPSTREAM
 @SERIES
 @AS_JSON
-def list_(folder, as_json):
+def list_(upstream, folder, as_json):
     """List the series in its order.
 
     `fix` marks a patch that changes what the official code does at its default settings; all others leave
@@ -55,7 +63,7 @@ def list_(folder, as_json):
     """
     from tdmpc2_lean.patching import read_series
 
-    series = read_series(folder=folder)
+    series = read_series(upstream, folder)
     if as_json:
         rows = [
             {
@@ -81,11 +89,12 @@ def list_(folder, as_json):
 
 @patch.command()
 @click.argument("name")
+@UPSTREAM
 @click.option(
     "--checkout", type=click.Path(path_type=Path), help="Render against this one (default: the pin)."
 )
 @SERIES
-def show(name, checkout, folder):
+def show(name, upstream, checkout, folder):
     """Print what patch NAME is for, and the diff it makes.
 
     The diff is rendered here and now from a checkout, on top of the patches that NAME needs; nothing is
@@ -95,14 +104,17 @@ def show(name, checkout, folder):
     Example:
         tdmpc2-lean patch show device --checkout ~/src/tdmpc2
     """
-    from tdmpc2_lean.patching import read_series, show
+    from tdmpc2_lean.patching import read_series, series_of, show
 
-    series = read_series(folder=folder)
+    if checkout is not None and folder is None:
+        series = series_of(checkout)
+    else:
+        series = read_series(upstream, folder)
     one = series[name]
     if checkout is None:
         from tdmpc2_lean.upstreams import find_checkout
 
-        checkout = find_checkout("tdmpc2").root
+        checkout = find_checkout(upstream).root
     text = show(name, checkout, series)
     click.secho(one.title, bold=True)
     click.echo(f"\n{one.why}\n")
@@ -124,7 +136,7 @@ def check(checkout, names, folder, as_json):
     """
     from tdmpc2_lean.patching import check, read_series
 
-    found = check(checkout, read_series(folder=folder), names or None)
+    found = check(checkout, read_series(folder=folder) if folder else None, names or None)
     if as_json:
         rows = [
             {
@@ -178,7 +190,8 @@ def apply(checkout, names, dry_run, allow_local_changes, folder):
     """
     from tdmpc2_lean.patching import apply, read_series
 
-    done = apply(checkout, names or None, read_series(folder=folder), dry_run, allow_local_changes)
+    series = read_series(folder=folder) if folder else None
+    done = apply(checkout, names or None, series, dry_run, allow_local_changes)
     _say_recovered(done.recovered)
     _say_outcome(done, "applied", done.added, f"nothing to do: {', '.join(done.applied)} applied already")
 
@@ -265,7 +278,7 @@ def export(checkout, names, to, force, folder):
     """
     from tdmpc2_lean.patching import export, read_series
 
-    done = export(checkout, to, names or None, read_series(folder=folder), force)
+    done = export(checkout, to, names or None, read_series(folder=folder) if folder else None, force)
     for path in done.files:
         click.echo(path)
     click.echo(f"`git am` of these on {done.base[:12]} gives tree {done.tree[:12]}, as apply does (tried)")

@@ -13,7 +13,18 @@ from tdmpc2_lean.patching.compare import Audit, Comparison, FileAudit, audit, co
 from tdmpc2_lean.patching.export import Exported, export
 from tdmpc2_lean.patching.render import RenderError, render, render_series
 from tdmpc2_lean.patching.series import Edit, Patch, Series, SeriesError, Snippet, read_series
-from tdmpc2_lean.patching.verbs import Check, Fit, Outcome, Status, apply, check, recorded, revert, status
+from tdmpc2_lean.patching.verbs import (
+    Check,
+    Fit,
+    Outcome,
+    Status,
+    apply,
+    check,
+    recorded,
+    revert,
+    series_of,
+    status,
+)
 
 __all__ = [
     "Audit",
@@ -43,6 +54,7 @@ __all__ = [
     "render",
     "render_series",
     "revert",
+    "series_of",
     "show",
     "status",
 ]

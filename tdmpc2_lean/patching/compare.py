@@ -13,9 +13,9 @@ from pathlib import Path
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching.disk import State, Store
 from tdmpc2_lean.patching.render import render, render_series
-from tdmpc2_lean.patching.series import Series, read_series
+from tdmpc2_lean.patching.series import Series
 from tdmpc2_lean.patching.source import BOM, lines_of
-from tdmpc2_lean.patching.verbs import find_root, finish_pending, is_git, original_files, store_of
+from tdmpc2_lean.patching.verbs import find_root, finish_pending, is_git, original_files, series_of, store_of
 
 Pair = tuple[bytes | None, bytes | None]
 IGNORED = {".git", ".tdmpc2-lean", "__pycache__"}
@@ -224,7 +224,7 @@ def audit(root: str | Path, against: str | None = None) -> Audit:
 
 def show(name: str, root: str | Path, series: Series | None = None) -> str:
     """The unified diff that one patch makes on a checkout, after those it needs."""
-    series = series or read_series()
+    series = series or series_of(root)
     patch = series[name]
     root = find_root(root)
     store = store_of(root)

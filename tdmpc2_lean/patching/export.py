@@ -18,8 +18,8 @@ from pathlib import Path
 from tdmpc2_lean.errors import CheckFailed, UserError
 from tdmpc2_lean.patching.plumbing import CommitFiles, Plumbing, beside
 from tdmpc2_lean.patching.render import render
-from tdmpc2_lean.patching.series import Patch, Series, read_series
-from tdmpc2_lean.patching.verbs import find_root, is_git
+from tdmpc2_lean.patching.series import Patch, Series
+from tdmpc2_lean.patching.verbs import find_root, is_git, series_of
 from tdmpc2_lean.upstreams import git
 
 # Whatever the user has set up for their own mails, these are for `git am`.
@@ -56,7 +56,7 @@ def export(
     tried here before anything is written. Raises LostAnchors if a patch does not fit HEAD, UserError
     without git, without an identity, or if `to` is in use; CheckFailed if `git am` gives anything else.
     """
-    series = series or read_series()
+    series = series or series_of(root)
     root = find_root(root)
     to = Path(to).expanduser()
     if not is_git(root):

@@ -8,7 +8,7 @@ import ast
 import re
 import warnings
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ast_grep_py import SgNode, SgRoot
 
@@ -50,16 +50,24 @@ class RenderError(UserError):
     exit_code = 1
 
 
-def render_series(patches: Iterable[Patch], files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """All files that `patches`, one after another, change or create: path -> new bytes."""
+def render_series(
+    patches: Iterable[Patch], files: Mapping[str, bytes], left_out: Sequence[str] = ()
+) -> dict[str, bytes]:
+    """All files that `patches`, one after another, change or create: path -> new bytes.
+
+    left_out: files (or folders, ending with /) that this checkout is known to lack; edits of them are passed over
+        where they are missing.
+    """
     changed: dict[str, bytes] = {}
     for patch in patches:
-        changed |= render(patch, ChainMap(changed, files))
+        changed |= render(patch, ChainMap(changed, files), left_out)
     return changed
 
 
-def render(patch: Patch, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def render(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str] = ()) -> dict[str, bytes]:
     """The files that `patch` changes or creates: path -> new bytes. `files` is asked only for those it names.
+
+    left_out: as for `render_series`.
 
     Raises LostAnchors with all its lost anchors, or RenderError if a result does not parse or a file is not
     UTF-8.
@@ -68,6 +76,8 @@ def render(patch: Patch, files: Mapping[str, bytes]) -> dict[str, bytes]:
     lost: list[LostAnchor] = []
     now = ChainMap(changed, files)
     for edit in patch.edits:
+        if is_left_out(edit.file, left_out) and edit.file not in now:
+            continue
         try:
             changed[edit.file] = _edited(edit, now)
         except NotFound as error:
@@ -87,6 +97,11 @@ def render(patch: Patch, files: Mapping[str, bytes]) -> dict[str, bytes]:
                 f"correct the patch in {patch.folder}; nothing was changed",
             )
     return {file: data for file, data in changed.items() if files.get(file) != data}
+
+
+def is_left_out(file: str, left_out: Sequence[str]) -> bool:
+    """Whether a path is one of `left_out`, or in one of its folders."""
+    return any(file == one or (one.endswith("/") and file.startswith(one)) for one in left_out)
 
 
 def parse_problem(file: str, data: bytes) -> str | None:

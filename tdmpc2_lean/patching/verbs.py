@@ -98,6 +98,15 @@ def find_root(root: str | Path) -> Path:
     return path.parent if not is_git(path) and is_code_dir(path) else path
 
 
+def series_of(root: str | Path) -> Series:
+    """The package's series for the upstream whose checkout the folder is."""
+    from tdmpc2_lean.upstreams.checkout import upstream_of
+
+    root = find_root(root)
+    state = store_of(root).state()
+    return read_series(state.upstream if state.applied else upstream_of(root))
+
+
 def is_git(root: Path) -> bool:
     """The folder is the top of a git working tree. A folder somewhere inside one is a plain folder to us."""
     return (root / ".git").exists()
@@ -163,7 +172,7 @@ def check(root: str | Path, series: Series | None = None, names: Sequence[str] |
     Touches nothing, unless an interrupted call has to be finished first. A patch is tried on top of those
     before it that apply, so one lost patch does not hide how the others fare.
     """
-    series = series or read_series()
+    series = series or series_of(root)
     root = find_root(root)
     store = store_of(root)
     recovered = finish_pending(store)
@@ -199,7 +208,7 @@ def apply(
     Raises LostAnchors or RenderError if one does not fit, UserError where the checkout has local changes, a
     patched file was changed since, or the disk refuses. Nothing is changed then.
     """
-    series = series or read_series()
+    series = series or series_of(root)
     root = find_root(root)
     store = store_of(root)
     asked = series.closure(names)
@@ -234,7 +243,7 @@ def revert(
     if forget and names:
         raise UserError("--forget forgets all patches; it takes no names.", "leave the names out")
     if not store.pending() and not store.state().applied:
-        _known_names(names, series, ())
+        _known_names(names, series or series_of(root), ())
         return Outcome(root, (), (), (), {}, dry_run)
     with store.opened() as recovered:
         state = store.state()
@@ -259,7 +268,7 @@ def status(root: str | Path, series: Series | None = None) -> Status:
     store = store_of(root)
     recovered = finish_pending(store)
     state = store.state()
-    series = series or read_series(state.upstream)
+    series = series or series_of(root)
     now = {patch.name: patch.sha256 for patch in series}
     return Status(
         root=root,
@@ -343,10 +352,10 @@ def _refuse_outdated(state: State, series: Series, root: Path, command: str) -> 
         )
 
 
-def _known_names(names: Sequence[str] | None, series: Series | None, applied: Iterable[str]) -> None:
+def _known_names(names: Sequence[str] | None, series: Series, applied: Iterable[str]) -> None:
     for name in names or ():
         if name not in applied:
-            (series or read_series())[name]
+            series[name]
 
 
 def _remaining(state: State, series: Series, names: Sequence[str], root: Path) -> tuple[Patch, ...]:

@@ -63,7 +63,10 @@ UPSTREAMS = {
             name="dreamerv3",
             url="https://github.com/danijar/dreamerv3",
             pin="e3f02248693a79dc8b0ebd62c93683888ddaccfe",
-            trees={"e3f02248693a79dc8b0ebd62c93683888ddaccfe": "a6611dd5cca395eebcd387ebcad2685bb2d9dbdf"},
+            trees={
+                "e3f02248693a79dc8b0ebd62c93683888ddaccfe": "a6611dd5cca395eebcd387ebcad2685bb2d9dbdf",
+                "b65cf81a6fb13625af8722127459283f899a35d9": "106d8ef1faf61db762d58e1224347f4fcd484926",
+            },
             code="",
             environment_variable="TDMPC2_LEAN_DREAMERV3",
             modules=("dreamerv3", "embodied"),
