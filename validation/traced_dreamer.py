@@ -112,20 +112,15 @@ def train(
 
     import elements
     import embodied
-    from dreamerv3 import main as official
 
     if from_outside:
         deterministic(elements, embodied)
     recorder = Switched(Path(trace), {"versions": versions(DREAMERV3)}, dump_at)
     run = Run(recorder, from_outside, record_reports, without_pictures, index, stop)
     official_train = embodied.run.train
-    embodied.run.train = lambda *made: run.train(official_train, *made)
-    flags = budget.flags() | ON_CPU | {"logdir": logdir or str(Path.cwd() / "logdir")} | (overrides or {})
-    argv = ["--configs", "dmc_proprio"]
-    for name, value in flags.items():
-        argv += [f"--{name}", str(value)]
+    flags = budget.flags() | {"logdir": logdir or str(Path.cwd() / "logdir")} | (overrides or {})
     try:
-        official.main(argv)
+        with_main(lambda *made: run.train(official_train, *made), flags)
         run.record_end()
     except Dumped:
         pass
@@ -140,6 +135,23 @@ def train(
         "moved": run.moved(),
         "versions": versions(DREAMERV3),
     }
+
+
+def with_main(train, flags: dict):
+    """What `train` returns, called by the official `main` in place of the training loop with what it has made.
+
+    flags: keys of the official configuration, on top of `dmc_proprio` and ON_CPU.
+    """
+    import embodied
+    from dreamerv3 import main as official
+
+    returned = []
+    embodied.run.train = lambda *made: returned.append(train(*made))
+    argv = ["--configs", "dmc_proprio"]
+    for name, value in (ON_CPU | flags).items():
+        argv += [f"--{name}", str(value)]
+    official.main(argv)
+    return returned[0]
 
 
 class Switched(Recorder):

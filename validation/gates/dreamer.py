@@ -48,16 +48,24 @@ def seed(subject: Subject, arms: identity.Arms) -> Iterator[Result]:
         sides = [{"from_outside": False, "overrides": SEEDED | own} | arguments for own in (first, second)]
         try:
             events, here = arms.compare(code, code, *sides)
-            outcome, detail = judge(events, here, [arms.trace_of(code, **side) for side in sides])
+            answers = [arms.answer_of(code, **side) for side in sides]
+            outcome, detail = judge(events, here, answers, [arms.trace_of(code, **side) for side in sides])
         except child.ChildFailed as failure:
             return failed(gate, failure, started)
         return Result(gate, outcome, detail, {"events": events}, time.time() - started)
 
-    def equal(events, here, traces):
+    def equal(events, here, answers, traces):
         found = f"{events} events equal" if here is None else str(here)
         return PASS if here is None else FAIL, f"{found} (equality expected)"
 
-    def different(events, here, traces):
+    def equal_and_on_time(events, here, answers, traces):
+        due = arms.budget.steps // arms.budget.report_every
+        made = [answer["reports"] for answer in answers]
+        if here is None and made != [due, due]:
+            return FAIL, f"first divergence at the reports: {made[0]} and {made[1]} made, {due} due by env steps"
+        return equal(events, here, answers, traces)
+
+    def different(events, here, answers, traces):
         first, second = (firsts(path) for path in traces)
         same = [what for what in DIFFER_BY_SEED if first.get(what) == second.get(what)]
         if same:
@@ -65,7 +73,7 @@ def seed(subject: Subject, arms: identity.Arms) -> Iterator[Result]:
         return PASS, f"{', '.join(DIFFER_BY_SEED)} differ from the first on (a difference in each expected)"
 
     # `method` is a label; it only makes the second run a run of its own, not the first one's trace.
-    yield case("same-seed-twice", {}, {"method": "again"}, equal)
+    yield case("same-seed-twice", {}, {"method": "again"}, equal_and_on_time)
     yield case("other-seed", {}, {"seed": arms.budget.seed + 1}, different)
     often, never = {"run.report_every": 20}, {"run.report_every": 0}
     yield case("reports-apart", often, never, equal, record_reports=False)
