@@ -13,7 +13,6 @@ saved, when a batch is drawn, and the names of steps in the replay. Pictures are
 
 import dataclasses
 import os
-import signal
 from pathlib import Path
 
 from tdmpc2_lean.validation.trace import Dumped, Recorder
@@ -261,6 +260,7 @@ class Run:
         self.without_pictures = without_pictures
         self.index = index
         self.stop = stop
+        self.stopped = False
         self.updates = self.reports = 0
         self.step = self.agent = self.replay = self.before = None
 
@@ -286,6 +286,14 @@ class Run:
             made = make_logger()
             self.step = made.step
             made.outputs[:] = [self.record_logged]
+            close = made.close
+
+            def closed():
+                # What a stopped run has gathered for the log is logged early; the resumed run logs it when it is due.
+                self.recorder.on = self.recorder.on and not self.stopped
+                close()
+
+            made.close = closed
             return made
 
         drive = Driver.__call__
@@ -316,12 +324,10 @@ class Run:
         step = env.step
 
         def recorded_step(action):
-            if self.stop and self.recorder.on and int(self.step) >= self.stop["step"]:
+            if self.stop and not self.stopped and self.recorder.on and int(self.step) >= self.stop["step"]:
                 self.recorder.file.flush()
-                number, self.stop = self.stop["signal"], None
-                os.kill(os.getpid(), number)
-                if number == signal.SIGKILL:
-                    signal.pause()
+                self.stopped = True
+                os.kill(os.getpid(), self.stop["signal"])
             obs = step(action)
             self.record(f"environment {index}", {f"action/{k}": v for k, v in ordered(action)} | dict(ordered(obs)))
             return obs
