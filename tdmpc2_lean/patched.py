@@ -6,8 +6,10 @@ Training, gates and benchmarks run on these copies, so that a user's own checkou
 """
 
 import hashlib
+import importlib.util
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +19,10 @@ from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, git, origin, repository, tree
 from tdmpc2_lean.upstreams import checkout as checkouts
+from tdmpc2_lean.upstreams.registry import Release
+
+# What a line of a supplied YAML file ends in that is there only with that patch.
+WITH_PATCH = re.compile(rb"# with patch ([\w-]+)\s*$")
 
 
 @dataclass(frozen=True)
@@ -27,12 +33,16 @@ class Patched:
     checkout: what it was made from.
     patches: (name, sha256) of each patch applied, in order.
     tree: git's id of the copy's files.
+    supplied: (path, sha256) of files of ours that stand where a release leaves some out.
+    skipped: (patch, path) of what was not edited because the release leaves the file out.
     """
 
     root: Path
     checkout: Checkout
     patches: tuple[tuple[str, str], ...]
     tree: str
+    supplied: tuple[tuple[str, str], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
 
     @property
     def code_dir(self) -> Path:
@@ -41,10 +51,14 @@ class Patched:
 
     def provenance(self) -> dict:
         """What a run's folder records about the code it used; holds nothing but JSON's own types."""
-        return self.checkout.provenance() | {
+        found = self.checkout.provenance() | {
             "patches": [{"name": name, "sha256": sha256} for name, sha256 in self.patches],
             "patched_tree": self.tree,
         }
+        if self.checkout.release:
+            found["supplied"] = [{"path": path, "sha256": sha256} for path, sha256 in self.supplied]
+            found["skipped"] = [{"patch": name, "path": path} for name, path in self.skipped]
+        return found
 
 
 def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=None) -> Patched:
@@ -54,9 +68,11 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
     series: a tdmpc2_lean.patching.Series; default: the one the package brings for the checkout's upstream.
 
     Raises what patching raises when a patch does not fit. A checkout that has patches applied is copied as it
-    was before them.
+    was before them. A release lacks files without which it does not run: ours stand there, and patches do not
+    edit them.
     """
     from tdmpc2_lean import patching
+    from tdmpc2_lean.patching.render import is_left_out
 
     series = series if series is not None else patching.read_series(checkout.upstream)
     patches = tuple(series.patches if names is None else series.closure(names))
@@ -64,7 +80,18 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
     base = official_files(checkout)
     manifest = base.manifest()
     base_tree = tree.tree_of_manifest(manifest)
-    key = hashlib.sha256(json.dumps([applied, checkout.commit, checkout.local_changes]).encode()).hexdigest()
+    release = UPSTREAMS[checkout.upstream].release if checkout.release else None
+    ours = supplied_files(release, [patch.name for patch in patches]) if release else {}
+    supplied = tuple((path, hashlib.sha256(content).hexdigest()) for path, content in sorted(ours.items()))
+    left_out = release.left_out if release else ()
+    skipped = dict.fromkeys(
+        (patch.name, edit.file)
+        for patch in patches
+        for edit in patch.edits
+        if is_left_out(edit.file, left_out) and edit.file not in base
+    )
+    facts = [applied, checkout.commit, checkout.local_changes, *([supplied] if release else [])]
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     name = f"{checkout.upstream}-{base_tree[:12]}-{key[:12]}"
     root = places.cache_dir() / "patched" / name
     tree_found = intact_tree(root)
@@ -74,7 +101,9 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
             if tree_found is None:
                 if root.exists():
                     print(f"note: {root} was changed since it was made; it is made anew", file=sys.stderr)
-                changed = patching.render_series(patches, base)
+                if skipped:
+                    print(f"note: {skipped_words(checkout, skipped)}", file=sys.stderr)
+                changed = patching.render_series(patches, base, left_out) | ours
                 with repository.built_beside(root) as building:
                     write(building, base, manifest, changed)
                     written = tree.manifest_of(building)
@@ -86,9 +115,39 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
                         written,
                         applied,
                         checkout.local_changes,
+                        checkout.release,
+                        supplied,
                     )
                     origin.write(building, note)
-    return Patched(root, checkout, applied, tree_found)
+    return Patched(root, checkout, applied, tree_found, supplied, tuple(skipped))
+
+
+def supplied_files(release: Release, patches: Sequence[str]) -> dict[str, bytes]:
+    """{path in the checkout: bytes} of our files that stand in places which a release leaves out.
+
+    patches: the names of the patches applied. Settings that come with another patch are not in the configuration,
+        as they would not be in the official one.
+    """
+    # Found without being imported: that would need the package's own dependencies.
+    (package,) = importlib.util.find_spec(release.supplied).submodule_search_locations
+    folder = Path(package) / "supplied"
+    files = {}
+    for path in tree.manifest_of(folder):
+        content = (folder / path).read_bytes()
+        if path.endswith(".yaml"):
+            needed = ((line, WITH_PATCH.search(line)) for line in content.splitlines(keepends=True))
+            content = b"".join(line for line, with_ in needed if not with_ or with_[1].decode() in patches)
+        files[path] = content
+    return files
+
+
+def skipped_words(checkout: Checkout, skipped: Iterable[tuple[str, str]]) -> str:
+    """Which edits were not made, for people."""
+    by_path: dict[str, list[str]] = {}
+    for name, path in skipped:
+        by_path.setdefault(path, []).append(name)
+    edits = "; ".join(f"{path} ({', '.join(names)})" for path, names in by_path.items())
+    return f"{checkout.label} leaves out files that patches edit, and the bridge's own stand there: {edits}"
 
 
 class Files(Mapping[str, bytes]):

@@ -18,6 +18,9 @@ def upstream():
     or a commit, tag or branch), the environment variable TDMPC2_LEAN_TDMPC2 (TDMPC2_LEAN_DREAMERV3), the
     cache, a git clone of the public repository. What is used is verified by git's own hashes.
 
+    DreamerV3 has a second way for machines that reach no git hosting: its author's release on package indexes
+    (upstream=release). It is taken by itself only where the repository cannot be reached, which is then said.
+
     \b
     Example, on a machine without a network that has a clone:
         tdmpc2-lean upstream add ~/src/tdmpc2
@@ -38,12 +41,17 @@ def list_(as_json):
     for row in rows:
         here = "not on this machine"
         if row["available"]:
-            here = f"from the {row['source']}" if row["source"] != "argument" else "as named"
-            here += f", commit {(row['commit'] or 'unknown')[:7]}" + (
-                f" ({row['problem']})" if row["problem"] else ""
-            )
+            here = f"from the {row['source']}" if row["source"] not in ("argument", "release") else "as named"
+            here = row["label"] if row["source"] == "release" else f"{here}, commit {(row['commit'] or 'unknown')[:7]}"
+            here += f" ({row['problem']})" if row["problem"] else ""
         click.echo(f"{row['upstream']}: {here}")
         click.echo(f"    {row['url']} at {row['pin']}")
+        if row["release"]:
+            known = row["release"]
+            click.echo(
+                f"    or release {known['version']} ({known['project']} on package indexes), files of "
+                f"{known['commit']}: " + ("in " + known["root"] if known["root"] else "not on this machine")
+            )
         click.echo(f"    licence {row['licence']}, {row['copyright']}")
         if row["root"]:
             click.echo(f"    files in {row['root']}")
@@ -60,15 +68,22 @@ def list_(as_json):
 def fetch(ref, upstream):
     """Fetch from the public repository: the pin, or the commit, tag or branch REF.
 
+    The word `release` as REF fetches the author's release from the package index that pip is set up for.
+
     \b
     Examples:
         tdmpc2-lean upstream fetch
         tdmpc2-lean upstream fetch 8bbc14e
         tdmpc2-lean upstream fetch --upstream dreamerv3
+        tdmpc2-lean upstream fetch release --upstream dreamerv3
     """
     from tdmpc2_lean.upstreams import fetch
 
-    found = fetch(upstream or "tdmpc2", ref)
+    found = fetch(upstream, ref)
+    if found.release:
+        click.echo(f"{found.label} is in the cache: files of commit {found.commit}, without what a package leaves out")
+        click.echo(f"    sdist {found.provenance()['sdist_sha256']}, verified by its hash; files in {found.root}")
+        return
     official = "" if found.verified else "; it is not in the history of an official branch or tag"
     click.echo(f"{found.upstream} {found.commit} is in the cache{official}")
     click.echo(f"    tree {found.tree}, verified by its hash; files in {found.root}")
@@ -80,8 +95,10 @@ def fetch(ref, upstream):
 def add(path, upstream):
     """Take a clone or a bare git directory that you have into the cache. Needs no network.
 
-    Only what is committed is taken. Which upstream it is shows from its commits; --upstream says it where it
-    does not, as for a shallow clone of another commit.
+    PATH may also be the file of the author's release (dreamer-3.3.1.tar.gz), got by any way.
+
+    Of a clone, only what is committed is taken. Which upstream it is shows from its commits; --upstream says it
+    where it does not, as for a shallow clone of another commit.
 
     \b
     Example:
@@ -91,6 +108,9 @@ def add(path, upstream):
 
     result = add(path, upstream)
     known = UPSTREAMS[result["upstream"]]
+    if "release" in result:
+        click.echo(f"{known.name}: release {result['release']} from {result['path']}, verified by its hash")
+        return
     click.echo(
         f"{known.name}: {result['new']} new commits from {result['path']}; {result['commits']} in the cache"
     )
@@ -126,7 +146,9 @@ def verify(path_or_ref, upstream, as_json):
             raise SystemExit(1)
         return
     click.echo(f"{result['upstream']} in {result['root']}")
-    click.echo(f"    commit {result['commit'] or 'unknown'}")
+    if "release" in result:
+        click.echo(f"    release {result['release']}, sdist {result['sdist_sha256']}")
+    click.echo(f"    commit {result['commit'] or 'unknown'}" + (", in part" if "release" in result else ""))
     click.echo(f"    tree   {result['tree'] or 'unknown'}")
     if result["patches"]:
         click.echo(f"    patches applied: {', '.join(patch['name'] for patch in result['patches'])}")
@@ -139,6 +161,15 @@ def verify(path_or_ref, upstream, as_json):
             f"not verified: {result['reason']}.",
             "`tdmpc2-lean upstream list` shows the official commits at hand",
         )
-    click.echo(
-        "verified: every file is the official commit's" + (", patches aside" if result["patches"] else "")
-    )
+    aside = ", patches aside" if result["patches"] else ""
+    if "release" not in result:
+        click.echo(f"verified: every file is the official commit's{aside}")
+        return
+    compared = result["compared"]
+    if compared:
+        other = compared["other"]
+        click.echo(f"    {compared['equal']} files are the commit's; {len(other)} are metadata of the package:")
+        click.echo(f"        {', '.join(other)}")
+        if compared["missing"]:
+            raise CheckFailed(f"not verified: the release lacks {', '.join(compared['missing'])}.")
+    click.echo(f"verified: every file is the release's, by the hash of its source distribution{aside}")

@@ -1,16 +1,20 @@
 """Finds the official code (named, in the environment, cached, or cloned) and says what a folder is."""
 
 import os
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.upstreams import git, origin, repository, tree
+from tdmpc2_lean.upstreams import git, origin, release, repository, tree
 from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Upstream, upstream_named
 
 # What Python or Hydra could load from the code folder although git does not know it.
 LOADABLE = (".py", ".so", ".pyd", ".yaml")
+
+# How long a git host, and then a package index, may take to answer where either will do, in seconds.
+EITHER_SECONDS = 6
 
 
 @dataclass(frozen=True)
@@ -19,10 +23,11 @@ class Checkout:
 
     upstream: 'tdmpc2', 'dreamerv3' or 'miniature'.
     commit, tree: what git calls the files before patches and local changes; None where nothing vouches for
-        them.
-    source: 'argument', 'environment', 'cache', 'clone' or 'package'.
+        them. The files of a release are some of the commit's, and its tree is that of what was released.
+    source: 'argument', 'environment', 'cache', 'clone', 'release' or 'package'.
     local_changes: paths of files that differ from the commit and are no recorded patch of ours.
     patches: (name, sha256) of each patch that is applied in the folder, in order.
+    release: the version of the upstream's release on package indexes, where the files are that release's.
     """
 
     upstream: str
@@ -32,6 +37,7 @@ class Checkout:
     source: str
     local_changes: tuple[str, ...] = ()
     patches: tuple[tuple[str, str], ...] = ()
+    release: str | None = None
 
     @property
     def code_dir(self) -> Path:
@@ -40,25 +46,27 @@ class Checkout:
 
     @property
     def label(self) -> str:
-        """For tables and captions: 'tdmpc2 e9f5932' or 'miniature', with '+ local changes' after it if so."""
-        words = (
-            self.upstream
-            if self.upstream == MINIATURE
-            else f"{self.upstream} {(self.commit or 'unknown')[:7]}"
-        )
+        """For tables and captions: 'tdmpc2 e9f5932', 'dreamerv3 release 3.3.1' or 'miniature'.
+
+        '+ local changes' stands after it where there are some.
+        """
+        which = f"release {self.release}" if self.release else (self.commit or "unknown")[:7]
+        words = self.upstream if self.upstream == MINIATURE else f"{self.upstream} {which}"
         return words + (" + local changes" if self.local_changes else "")
 
     @property
     def verified(self) -> bool:
-        """Whether these are an official commit's files by their hashes, our recorded patches aside."""
-        return (
-            self.commit is not None
-            and not self.local_changes
-            and repository.is_official(UPSTREAMS[self.upstream], self.commit)
-        )
+        """Whether these are an official commit's or release's files by their hashes, our recorded patches aside."""
+        if self.commit is None or self.local_changes:
+            return False
+        known = UPSTREAMS[self.upstream]
+        return self.tree == known.release.tree if self.release else repository.is_official(known, self.commit)
 
     def provenance(self) -> dict:
         """What a run's folder records about the code it used; holds nothing but JSON's own types."""
+        released = {}
+        if self.release:
+            released = {"release": self.release, "sdist_sha256": UPSTREAMS[self.upstream].release.sha256}
         return {
             "upstream": self.upstream,
             "commit": self.commit,
@@ -67,7 +75,7 @@ class Checkout:
             "local_changes": list(self.local_changes),
             "verified": self.verified,
             "patches": [{"name": name, "sha256": sha256} for name, sha256 in self.patches],
-        }
+        } | released
 
 
 def find_checkout(
@@ -79,8 +87,9 @@ def find_checkout(
 ) -> Checkout:
     """The checkout that is meant: what `where` names, else the environment, the cached pin, a clone.
 
-    where: a folder (clone, bare repository, downloaded archive), a commit, tag or branch of the upstream, or
-        the word 'miniature'. Without it and without the environment variable the pin is meant.
+    where: a folder (clone, bare repository, downloaded archive), a commit, tag or branch of the upstream, the
+        word 'release' (the upstream's own on package indexes) or the word 'miniature'. Without it and without the
+        environment variable the pin is meant, or the release where that is the official code that can be had.
     may_clone: whether the network may be asked for what is not on this machine.
 
     UserError when nothing of that is there (naming the ways out), when a folder is not official code, or when
@@ -101,7 +110,53 @@ def find_checkout(
             raise UserError(
                 f"{known.environment_variable}={variable}: {error.message}", error.next_step
             ) from None
-    return at_commit(known, known.pin, None, may_clone)
+    return pin_or_release(known, may_clone) if known.release else at_commit(known, known.pin, None, may_clone)
+
+
+def pin_or_release(known: Upstream, may_clone: bool) -> Checkout:
+    """The pin or else the release in the cache; else the pin from the network, or the release where git has no way.
+
+    That it is the release is said on stderr.
+    """
+    try:
+        return at_commit(known, known.pin, None, may_clone=False)
+    except repository.NotHere as missing:
+        root = release.cached(known)
+        if root is None and not may_clone:
+            raise missing from None
+    if root is None:
+        try:
+            return at_commit(known, known.pin, None, may_clone, EITHER_SECONDS)
+        except repository.NoContact as unreachable:
+            try:
+                root = release.fetch(known, seconds=EITHER_SECONDS)
+            except UserError as error:
+                raise UserError(f"{unreachable.message}\n{error.message}", unreachable.next_step) from None
+    print(
+        f"note: {known.name} release {known.release.version} is used; the pinned commit {known.pin[:7]} is not on this "
+        f"machine (tdmpc2-lean upstream fetch --upstream {known.name})",
+        file=sys.stderr,
+    )
+    return released(known, root)
+
+
+def released(known: Upstream, root: Path) -> Checkout:
+    """The checkout that is the upstream's release, in a folder whose tree is known to be the release's."""
+    it = known.release
+    return Checkout(known.name, root, it.commit, it.tree, "release", release=it.version)
+
+
+def at_release(known: Upstream, may_clone: bool) -> Checkout:
+    """The checkout that is the upstream's release: cached, or from the user's package index."""
+    if known.release is None:
+        raise UserError(f"{known.name} has no release on package indexes.", "tdmpc2-lean upstream list")
+    root = release.cached(known)
+    if root is None and not may_clone:
+        raise repository.NotHere(
+            f"release {known.release.version} of the official {known.name} is not on this machine.",
+            f"tdmpc2-lean upstream fetch {release.WORD} --upstream {known.name}",
+        )
+    return released(known, root or release.fetch(known))
 
 
 def miniature() -> Checkout:
@@ -120,6 +175,8 @@ def named(
     if folder.is_dir():
         return at_path(known, folder, source, allow_local_changes)
     words = str(where)
+    if words == release.WORD:
+        return at_release(known, may_clone)
     if isinstance(where, Path) or words.startswith(("/", "~", ".")):
         raise UserError(
             f"there is no folder {folder}.",
@@ -193,8 +250,13 @@ def at_ref(known: Upstream, ref: str, source: str, may_clone: bool) -> Checkout:
     return exported(known, commit, repository.repository(known), source)
 
 
-def at_commit(known: Upstream, commit: str, source: str | None, may_clone: bool) -> Checkout:
-    """The checkout of a commit, exported in the cache. source None: 'cache', or 'clone' if it is fetched."""
+def at_commit(
+    known: Upstream, commit: str, source: str | None, may_clone: bool, seconds: float | None = None
+) -> Checkout:
+    """The checkout of a commit, exported in the cache.
+
+    source None: 'cache', or 'clone' if it is fetched. seconds: how long to wait for the network's first answer.
+    """
     cached = repository.repository(known)
     if cached is not None and not git.has_commit(cached, commit):
         cached = None
@@ -203,11 +265,11 @@ def at_commit(known: Upstream, commit: str, source: str | None, may_clone: bool)
     except LookupError:
         pass
     if not may_clone:
-        raise UserError(
+        raise repository.NotHere(
             f"commit {commit[:7]} of the official {known.name} is not on this machine.",
             repository.ways_out(known, "" if commit == known.pin else commit),
         )
-    repository.fetch(known, commit)
+    repository.fetch(known, commit, seconds)
     return exported(known, commit, repository.repository(known), source or "clone")
 
 
@@ -271,7 +333,7 @@ def described_by_note(root: Path, note: origin.Origin) -> Checkout:
     changed = tree.differences(note.files, without_patches(tree.manifest_of(root), originals))
     patches = (*note.patches, *applied)
     local_changes = (*note.local_changes, *changed)
-    return Checkout(note.upstream, root, note.commit, note.tree, "argument", local_changes, patches)
+    return Checkout(note.upstream, root, note.commit, note.tree, "argument", local_changes, patches, note.release)
 
 
 def described_by_git(root: Path, name: str | None) -> Checkout:
@@ -311,6 +373,8 @@ def described_by_tree(root: Path, name: str | None) -> Checkout:
             + (f": it has no {upstream_named(name).code or name} folder as {name} has." if name else "."),
             "name a clone or an unpacked archive of an upstream; `tdmpc2-lean upstream list` shows them",
         )
+    if upstream.release is not None and identity == upstream.release.tree:
+        return replace(released(upstream, root), source="argument", patches=applied)
     commit = repository.commit_with_tree(upstream, identity)
     prefix = f"{upstream.code}/" if upstream.code else ""
     unproved = () if commit else tuple(sorted(path for path in manifest if path.startswith(prefix)))
@@ -409,13 +473,16 @@ def shadows_a_module(path: str, upstream: Upstream) -> bool:
 
 
 def add(path: str | Path, upstream: str | None = None) -> dict:
-    """Copy a clone's or bare repository's commits into the cache, without a network.
+    """Copy a clone's or bare repository's commits into the cache, without a network; or unpack a release's sdist.
 
     The clone may have local changes; only committed objects are taken. Returns upstream, path, pin (whether
     the pinned commit is there now), commits (how many there are now), new (how many were not there before),
-    tried (which of the commits this project was tried on are there now).
+    tried (which of the commits this project was tried on are there now). Of an sdist: upstream, path and release
+    (its version).
     """
     folder = Path(path).expanduser()
+    if folder.is_file():
+        return add_release(folder, upstream)
     if not folder.is_dir():
         raise UserError(
             f"there is no folder {folder}.", "tdmpc2-lean upstream add PATH, with a clone you have"
@@ -449,16 +516,35 @@ def add(path: str | Path, upstream: str | None = None) -> dict:
         ) from None
 
 
-def fetch(upstream: str = "tdmpc2", ref: str | None = None) -> Checkout:
-    """Fetch the upstream's branches and tags, and the commit that `ref` (default: the pin) means."""
-    known = upstream_named(upstream)
+def add_release(sdist: Path, upstream: str | None) -> dict:
+    """Unpack the source distribution of an upstream's release into the cache."""
+    having = [known for known in UPSTREAMS.values() if known.release and upstream in (None, known.name)]
+    known = next((one for one in having if sdist.name.startswith(f"{one.release.project}-")), None)
+    if known is None:
+        raise UserError(
+            f"{sdist} is neither a git repository nor the source distribution of an upstream's release.",
+            "tdmpc2-lean upstream add PATH, with a clone you have",
+        )
+    release.fetch(known, sdist)
+    return {"upstream": known.name, "path": str(sdist), "release": known.release.version}
+
+
+def fetch(upstream: str | None = None, ref: str | None = None) -> Checkout:
+    """Fetch the upstream's branches and tags, and the commit that `ref` (default: the pin) means.
+
+    ref 'release': fetch the upstream's release from the user's package index instead.
+    """
+    known = upstream_named(upstream or upstream_of(ref))
+    if ref == release.WORD:
+        return at_release(known, may_clone=True)
     return exported(known, repository.fetch(known, ref), repository.repository(known), "clone")
 
 
 def verify(where: str | Path | None = None, upstream: str | None = None) -> dict:
     """Compare a checkout (default: the one that would be used) with git's hashes, without a network.
 
-    Returns the checkout's provenance with `root` and `reason`: '' when it verifies, else why not.
+    Returns the checkout's provenance with `root` and `reason`: '' when it verifies, else why not; of a release whose
+    commit is in the cache also `compared`: how its files relate to that commit's.
     """
     found = find_checkout(upstream or upstream_of(where), where, allow_local_changes=True, may_clone=False)
     reason = ""
@@ -468,11 +554,16 @@ def verify(where: str | Path | None = None, upstream: str | None = None) -> dict
         reason = "the miniature is not official code"
     elif not found.verified:
         reason = "not an official commit as far as the repositories on this machine tell"
-    return found.provenance() | {"root": str(found.root), "reason": reason}
+    result = found.provenance() | {"root": str(found.root), "reason": reason}
+    if found.release and found.verified:
+        result["compared"] = release.compared_with_commit(UPSTREAMS[found.upstream], found.root)
+    return result
 
 
 def upstream_of(where: str | Path | None) -> str:
-    """The upstream of a folder by its own content; 'tdmpc2' for anything else."""
+    """The upstream of a folder by its own content; the one that has a release for its word; else 'tdmpc2'."""
+    if str(where) == release.WORD:
+        return next(known.name for known in UPSTREAMS.values() if known.release)
     folder = Path(where).expanduser() if where is not None else None
     if folder is None or not folder.is_dir():
         return "tdmpc2"
@@ -503,8 +594,19 @@ def listing() -> list[dict]:
             "source": None,
             "root": None,
             "commit": None,
+            "label": None,
             "problem": "",
+            "release": None,
         }
+        if known.release:
+            unpacked = release.cached(known)
+            row["release"] = {
+                "project": known.release.project,
+                "version": known.release.version,
+                "commit": known.release.commit,
+                "sdist_sha256": known.release.sha256,
+                "root": str(unpacked) if unpacked else None,
+            }
         try:
             found = find_checkout(known.name, allow_local_changes=True, may_clone=False)
             row |= {
@@ -512,6 +614,7 @@ def listing() -> list[dict]:
                 "source": found.source,
                 "root": str(found.root),
                 "commit": found.commit,
+                "label": found.label,
                 "problem": "has local changes" if found.local_changes else "",
             }
         except UserError as error:

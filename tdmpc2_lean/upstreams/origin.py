@@ -17,6 +17,8 @@ class Origin:
     files: the folder's files as they were written (with patches, where there are some).
     patches: (name, sha256) of the patches applied to them, in order.
     local_changes: the files of the user's that differed from the commit when the folder was made.
+    release: the version of the release on package indexes whose files they are, instead of the whole commit's.
+    supplied: (path, sha256) of files of ours that stand where the release leaves some out.
     """
 
     upstream: str
@@ -25,6 +27,8 @@ class Origin:
     files: Manifest = field(repr=False)
     patches: tuple[tuple[str, str], ...] = ()
     local_changes: tuple[str, ...] = ()
+    release: str | None = None
+    supplied: tuple[tuple[str, str], ...] = ()
 
 
 def path_in(root: Path) -> Path:
@@ -50,6 +54,8 @@ def read(root: Path) -> Origin | None:
             files={path: tuple(entry) for path, entry in fields["files"].items()},
             patches=tuple((name, sha256) for name, sha256 in fields["patches"]),
             local_changes=tuple(fields["local_changes"]),
+            release=fields.get("release"),
+            supplied=tuple((path, sha256) for path, sha256 in fields.get("supplied", ())),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

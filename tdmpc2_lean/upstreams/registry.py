@@ -9,6 +9,26 @@ MINIATURE = "miniature"
 
 
 @dataclass(frozen=True)
+class Release:
+    """Official code as its author put it on package indexes: a second way to it, without git hosting.
+
+    project, version: what a package index calls it.
+    sha256: of its source distribution, whose files have the git tree id `tree`.
+    commit: the full hash of the commit whose files it holds, beside metadata for packaging.
+    left_out: what it lacks of that commit; a path that ends in '/' stands for all below it.
+    supplied: the package of ours whose folder `supplied` holds files of our own to stand in left-out places.
+    """
+
+    project: str
+    version: str
+    sha256: str = field(repr=False)
+    tree: str = field(repr=False)
+    commit: str
+    left_out: tuple[str, ...] = field(repr=False)
+    supplied: str
+
+
+@dataclass(frozen=True)
 class Upstream:
     """An official repository and the commit of it that is meant when none is named.
 
@@ -17,6 +37,7 @@ class Upstream:
     code: the folder of a checkout from which the official code is run ('' for the checkout itself).
     environment_variable: names a checkout or a ref to use instead of the pin.
     modules: the top-level names under which the official code imports itself.
+    release: the author's release of it on package indexes, where there is one.
     """
 
     name: str
@@ -28,6 +49,7 @@ class Upstream:
     modules: tuple[str, ...]
     licence: str
     copyright: str
+    release: Release | None = None
 
     @property
     def pin_tree(self) -> str:
@@ -72,6 +94,28 @@ UPSTREAMS = {
             modules=("dreamerv3", "embodied"),
             licence="MIT",
             copyright="Copyright (c) 2024 Danijar Hafner",
+            release=Release(
+                project="dreamer",
+                version="3.3.1",
+                sha256="b6dca5e1039bb632b48421ea0e2722b2d06557b2e94b24669272c69d6b983d03",
+                tree="6a4048bd5d4e01674de3bb1fb87592145d828d5d",
+                commit="f8817c4040cebada9bb9712554b0234c70c291d5",
+                left_out=(
+                    ".dockerignore",
+                    ".gitignore",
+                    "Dockerfile",
+                    "baselines.yaml",
+                    "dreamerv3/configs.yaml",
+                    "embodied/envs/",
+                    "embodied/perf/",
+                    "embodied/tests/",
+                    "entrypoint.sh",
+                    "plot.py",
+                    "requirements.txt",
+                    "scores/",
+                ),
+                supplied="dreamer_bridge",
+            ),
         ),
     )
 }

@@ -25,6 +25,15 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.upstreams import git, origin, tree
 from tdmpc2_lean.upstreams.registry import UPSTREAMS, Upstream
 
+
+class NoContact(UserError):
+    """The address of the official repository did not answer."""
+
+
+class NotHere(UserError):
+    """What was asked for is not on this machine, and the network was not to be asked."""
+
+
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SOME_HASH = re.compile(r"[0-9a-f]{7,40}")
 
@@ -330,11 +339,18 @@ def address(upstream: Upstream) -> str:
 
 def ways_out(upstream: Upstream, what: str) -> str:
     """What a user can do who has no official code."""
+    which = "" if upstream.name == "tdmpc2" else f"--upstream {upstream.name}"
+    fetching = " ".join(("tdmpc2-lean upstream fetch", *filter(None, (what, which))))
     return (
-        "one of these three:\n"
+        "one of these:\n"
         f"    tdmpc2-lean upstream add PATH    with a clone of {upstream.url} you have; no network\n"
         f"    {upstream.environment_variable}=PATH    set in the environment, to use a clone where it is\n"
-        f"    tdmpc2-lean upstream fetch {what}    where the network reaches {address(upstream)}"
+        f"    {fetching}    where the network reaches {address(upstream)}"
+        + (
+            f"\n    tdmpc2-lean upstream fetch release --upstream {upstream.name}    where pip reaches a package index"
+            if upstream.release
+            else ""
+        )
         + (
             "\n  or, to try the tools without the official code, name `miniature` instead"
             if upstream.name == "tdmpc2"
@@ -343,10 +359,10 @@ def ways_out(upstream: Upstream, what: str) -> str:
     )
 
 
-def fetch(upstream: Upstream, ref: str | None = None) -> str:
+def fetch(upstream: Upstream, ref: str | None = None, seconds: float | None = None) -> str:
     """Fetch the official branches and tags, and `ref` where it is none of them; the commit that `ref` means.
 
-    An address that does not answer is told within CONTACT_SECONDS.
+    seconds: how long to wait for the address's first answer (default: CONTACT_SECONDS); NoContact then.
     """
     ref = ref or upstream.pin
     if ref.startswith("-") or not ref.isprintable():
@@ -355,9 +371,9 @@ def fetch(upstream: Upstream, ref: str | None = None) -> str:
         )
     url = address(upstream)
     try:
-        rows = git.text("ls-remote", "--", url, timeout=git.CONTACT_SECONDS).splitlines()
+        rows = git.text("ls-remote", "--", url, timeout=seconds or git.CONTACT_SECONDS).splitlines()
     except git.GitFailed as failure:
-        raise UserError(
+        raise NoContact(
             f"{ref[:12]} of {upstream.name} cannot be fetched: no contact with {url} ({last_line(failure)}).",
             ways_out(upstream, ref if ref != upstream.pin else ""),
         ) from None

@@ -18,6 +18,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.singleton import Singleton
+from hydra.errors import CompactHydraException
 from omegaconf import MISSING
 
 
@@ -78,7 +79,8 @@ def main(config) -> str:
     except Held as held:
         became = held.message
     except UserError as error:
-        raise SystemExit(f"error: {config.protocol}, seed {config.seed}: {error}") from None
+        # Not SystemExit: that would end a worker of Ray's, which then tries the same job again.
+        raise CompactHydraException(f"{config.protocol}, seed {config.seed}: {error}") from None
     print(f"{config.protocol}, seed {config.seed}: {became}")
     return became
 
