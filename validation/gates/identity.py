@@ -135,7 +135,8 @@ def reference_name(subject: Subject, length: int, why: str, training: Training =
     """How tables name the reference."""
     if length == 0:
         read = f", {training.how}" if training.is_needed(subject.reference.code_dir) else ""
-        return f"unpatched {subject.reference.label}{read}"
+        ours = ", the bridge's files in place of those it lacks" if subject.reference.release else ""
+        return f"unpatched {subject.reference.label}{read}{ours}"
     names = ", ".join(patch.name for patch in subject.series.patches[:length])
     return f"{subject.reference.label} + {names}, the smallest prefix that runs here ({why})"
 

@@ -12,6 +12,7 @@ from tdmpc2_lean import patched, places, upstreams
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching import Patch, Series, read_series, render
 from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS
+from tdmpc2_lean.upstreams.checkout import upstream_of
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,11 @@ class Subject:
         return "def plan_vec" in (self.code_dir / "tdmpc2.py").read_text(encoding="utf-8")
 
     def prefix(self, length: int) -> Path:
-        """Code folder of the reference with the first `length` patches of the series."""
-        if length == 0:
+        """Code folder of the reference with the first `length` patches of the series.
+
+        A release lacks files without which it does not run: also without patches it is a copy with ours in their place.
+        """
+        if length == 0 and not self.reference.release:
             return self.reference.code_dir
         names = [patch.name for patch in self.series.patches[:length]]
         return patched.materialise(self.reference, names, self.series).code_dir
@@ -69,18 +73,6 @@ def flat(tree: dict, prefix: str = "") -> dict:
     return found
 
 
-def upstream_of(where: str | None) -> str:
-    """The upstream of what `--checkout WHERE` names: what a folder is, else tdmpc2."""
-    folder = Path(where).expanduser() if where else None
-    if folder is None or not folder.is_dir():
-        return "tdmpc2"
-    try:
-        found = upstreams.describe(folder).upstream
-    except UserError:
-        return "tdmpc2"
-    return "tdmpc2" if found == MINIATURE else found
-
-
 def find_subject(where: str | None = None, allow_local_changes: bool = False, upstream: str | None = None) -> Subject:
     """What `gate run --checkout WHERE` is about.
 
@@ -95,7 +87,7 @@ def find_subject(where: str | None = None, allow_local_changes: bool = False, up
         raise UserError(f"The miniature stands for TD-MPC2, not for {upstream}.", "name a checkout, or nothing")
     series = read_series(checkout.upstream)
     if checkout.patches or checkout.local_changes:
-        reference = upstreams.find_checkout(upstream, checkout.commit)
+        reference = upstreams.find_checkout(upstream, "release" if checkout.release else checkout.commit)
         return Subject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None)
     whole = patched.materialise(checkout, None, series)
     return Subject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
