@@ -1,6 +1,7 @@
 """Versions of the packages that decide what a run computes."""
 
 import platform
+from collections.abc import Sequence
 from importlib import metadata
 
 PACKAGES = (
@@ -8,11 +9,15 @@ PACKAGES = (
     "jax", "jaxlib", "elements", "ninjax", "optax", "chex", "portal", "granular", "einops",
 )  # fmt: skip
 
+DREAMERV3 = (
+    "jax", "jaxlib", "elements", "ninjax", "portal", "optax", "chex", "einops", "dm_control", "mujoco", "numpy",
+)  # fmt: skip
 
-def versions() -> dict[str, str]:
+
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Package name -> installed version; packages that are absent are left out."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in packages:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -106,3 +106,71 @@ def presets(first, second, checkout, task, rounds, model_size, threads, as_json)
     ratios = sorted(a / b for a, b in zip(seen[first], seen[second], strict=True))
     middle = statistics.median(ratios)
     click.echo(f"{second} / {first}: {middle:.2f} (lowest {ratios[0]:.2f}, highest {ratios[-1]:.2f})")
+
+
+@bench.command("dreamerv3")
+@click.argument("what", nargs=-1, metavar="[render|compile|update]...")
+@click.option("--checkout", metavar="WHERE", help="As for `gate run --upstream dreamerv3`; default: the pin, patched.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 90))
+@click.option("--one-core", is_flag=True, help="Pin the process to one core; default: all cores.")
+@click.option("--json", "as_json", is_flag=True, help="Print every measured value.")
+def dreamerv3(what, checkout, rounds, one_core, as_json):
+    """Ratios of DreamerV3: the hidden render, compiling cold and warm, updates at two batch sizes (size1m, float32).
+
+    \b
+    render   env steps per second with the hidden picture and without, on walker-walk and cartpole-balance
+    compile  seconds until the agent is made, with no compiled code in JAX's folder and with all of it, at 4x16
+    update   seconds of an update on 4 sequences of 16 steps and on 16 of 64
+    """
+    import os
+    from dataclasses import replace
+
+    from tdmpc2_lean.validation import child
+    from tdmpc2_lean.validation.gates.subjects import find_subject
+    from tdmpc2_lean.validation.speed_dreamer import SIZES
+
+    parts = ("render", "compile", "update")
+    for word in what:
+        if word not in parts:
+            raise UserError(f"{word!r} is no part of this benchmark.", f"name some of {', '.join(parts)}, or none")
+    subject = find_subject(checkout, upstream="dreamerv3")
+    cores = "one core" if one_core else "all cores"
+    stack = replace(child.JAX, one_core=one_core, compiled="jax-one-core" if one_core else "jax-all-cores")
+    module = "tdmpc2_lean.validation.speed_dreamer"
+
+    def call(function, **arguments):
+        return child.call(f"{module}:{function}", subject.code_dir, stack=stack, **arguments)
+
+    seen = {}
+    backend = os.environ.get("MUJOCO_GL", "egl")
+    for part in parts:
+        if what and part not in what:
+            continue
+        if part == "render":
+            tasks = ["dmc_walker_walk", "dmc_cartpole_balance"]
+            seen[part] = call("render", tasks=tasks, steps=50, rounds=rounds, backend=backend)
+        elif part == "compile":
+            seen[part] = call("compiling", batch_size=SIZES[0][0], batch_length=SIZES[0][1])
+        else:
+            seen[part] = call("updates", rounds=rounds)
+    if as_json:
+        click.echo(json.dumps({"subject": subject.name, "cores": cores} | seen))
+        return
+    click.echo(f"{subject.name}; size1m, float32, CPU, {cores}, median of {rounds} rounds, both sides in one process")
+    for task, sides in seen.get("render", {}).items():
+        rates = {name: 1 / statistics.median(seconds) for name, seconds in sides.items()}
+        ratios = sorted(a / b for a, b in zip(sides["with"], sides["without"], strict=True))
+        click.echo(
+            f"{task}: {rates['with']:.1f} env steps/s with the hidden render ({backend}), {rates['without']:.1f} "
+            f"without: {statistics.median(ratios):.1f} times as many ({ratios[0]:.1f}-{ratios[-1]:.1f})"
+        )
+    if "compile" in seen:
+        cold, warm = seen["compile"]["cold"], seen["compile"]["warm"]
+        click.echo(f"agent made at 4x16: {cold:.1f} s cold, {warm:.1f} s warm: {cold / warm:.1f} times as long (n=1)")
+    if "update" in seen:
+        small, large = seen["update"].values()
+        ratios = sorted(b / a for a, b in zip(small, large, strict=True))
+        click.echo(
+            f"update: {statistics.median(small):.3f} s at 4x16, {statistics.median(large):.3f} s at 16x64: "
+            f"{statistics.median(ratios):.1f} times as long ({ratios[0]:.1f}-{ratios[-1]:.1f})"
+        )

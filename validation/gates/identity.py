@@ -1,33 +1,69 @@
 """Gates on training: does patched code, at default settings, compute bit for bit what official code computes?
 
-Both train on a real dm_control task through the seeding phase, pretraining, updates, ends of episodes, evaluations and
-the replay buffer's wrap-around (see `traced.Budget`). Compared are every action, transition, sampled batch and loss,
-and after each update the bytes of parameters, targets, both optimisers, the running scale and the random states.
+TD-MPC2's arms train on a real dm_control task through the seeding phase, pretraining, updates, ends of episodes,
+evaluations and the replay buffer's wrap-around (see `traced.Budget`). Compared are every action, transition, sampled
+batch and loss, and after each update the bytes of parameters, targets, both optimisers, the running scale and the
+random states. DreamerV3's arms do what `traced_dreamer.Budget` says.
 """
 
 import dataclasses
 import itertools
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdmpc2_lean.validation import child, trace
+from tdmpc2_lean.validation import child, on_jax, trace
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
 from tdmpc2_lean.validation.gates.subjects import Subject, read_config
-from tdmpc2_lean.validation.traced import Budget
 
-TRAIN = "tdmpc2_lean.validation.traced:train"
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How an upstream's arms are trained.
+
+    function: `module:function` that trains and writes a trace. stack: what its process sets up before.
+    reader: a module to read official code with where it does not run here as it is written, `is_needed` says whether
+    a code folder needs it, and `how` what tables say then.
+    """
+
+    function: str
+    stack: child.Stack
+    reader: str
+    is_needed: Callable[[Path], bool]
+    how: str
+
+    def reader_for(self, code_dir: Path) -> str | None:
+        return self.reader if self.is_needed(code_dir) else None
+
+
+# A checkout of TD-MPC2 without the setting `device` names CUDA in its code.
+TDMPC2 = Training(
+    "tdmpc2_lean.validation.traced:train",
+    child.TORCH,
+    "tdmpc2_lean.validation.on_cpu",
+    lambda code_dir: "device" not in read_config(code_dir),
+    "its 'cuda:0' read as 'cpu'",
+)
+DREAMERV3 = Training(
+    "tdmpc2_lean.validation.traced_dreamer:train",
+    child.JAX,
+    "tdmpc2_lean.validation.on_jax",
+    on_jax.is_needed,
+    "jax.jit taking arguments by position as in JAX 0.5",
+)
 
 
 class Arms:
     """Runs arms of training at most once each and keeps their traces in a folder for the length of a call."""
 
-    def __init__(self, budget: Budget):
+    def __init__(self, budget, training: Training = TDMPC2):
         self.budget = budget
+        self.training = training
         self.folder = tempfile.TemporaryDirectory(prefix="tdmpc2-lean-traces-")
         self.traces: dict = {}
+        self.answers: dict = {}
         self.numbers = itertools.count()
 
     def close(self) -> None:
@@ -38,12 +74,24 @@ class Arms:
         key = (code_dir, dump_at, repr(sorted(arguments.items())))
         if key not in self.traces:
             path = Path(self.folder.name) / f"{next(self.numbers)}.jsonl"
-            # A checkout without the setting `device` names CUDA in its code.
-            for_cpu = "device" not in read_config(code_dir)
+            training, reader = self.training, self.training.reader_for(code_dir)
             budget = dataclasses.asdict(self.budget)
-            child.call(TRAIN, code_dir, for_cpu, trace=str(path), budget=budget, dump_at=dump_at, **arguments)
+            self.answers[path] = child.call(
+                training.function,
+                code_dir,
+                reader,
+                training.stack,
+                trace=str(path),
+                budget=budget,
+                dump_at=dump_at,
+                **arguments,
+            )
             self.traces[key] = path
         return self.traces[key]
+
+    def answer_of(self, code_dir: Path, **arguments) -> dict:
+        """What training `code_dir`'s code returned."""
+        return self.answers[self.trace_of(code_dir, **arguments)]
 
     def compare(
         self, reference: Path, subject: Path, of_reference: dict | None = None, of_subject: dict | None = None
@@ -83,11 +131,12 @@ def runnable_prefix(subject: Subject, arms: Arms) -> tuple[int, str]:
     raise last
 
 
-def reference_name(subject: Subject, length: int, why: str) -> str:
+def reference_name(subject: Subject, length: int, why: str, training: Training = TDMPC2) -> str:
     """How tables name the reference."""
     if length == 0:
-        on_cpu = "" if "device" in read_config(subject.reference.code_dir) else ", its 'cuda:0' read as 'cpu'"
-        return f"unpatched {subject.reference.label}{on_cpu}"
+        read = f", {training.how}" if training.is_needed(subject.reference.code_dir) else ""
+        ours = ", the bridge's files in place of those it lacks" if subject.reference.release else ""
+        return f"unpatched {subject.reference.label}{read}{ours}"
     names = ", ".join(patch.name for patch in subject.series.patches[:length])
     return f"{subject.reference.label} + {names}, the smallest prefix that runs here ({why})"
 
@@ -102,7 +151,7 @@ def default_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
         except child.ChildFailed as failure:
             yield no_reference("default-identity", failure)
             return
-    name = reference_name(subject, length, why)
+    name = reference_name(subject, length, why, arms.training)
     yield judged("default-identity", arms, subject.prefix(length), subject.code_dir, name, started)
 
 

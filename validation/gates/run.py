@@ -2,19 +2,19 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching import Patch
-from tdmpc2_lean.validation import child
-from tdmpc2_lean.validation.gates import identity, planning, resuming, updates
+from tdmpc2_lean.upstreams.registry import upstream_named
+from tdmpc2_lean.validation import child, traced, traced_dreamer
+from tdmpc2_lean.validation.gates import dreamer, identity, planning, resuming, updates
 from tdmpc2_lean.validation.gates.results import FAIL, PASS, Report, Result
 from tdmpc2_lean.validation.gates.subjects import Subject, controls_of, wrong
-from tdmpc2_lean.validation.traced import Budget
-from tdmpc2_lean.validation.versions import versions
+from tdmpc2_lean.validation.versions import DREAMERV3, PACKAGES, versions
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Gate:
     run: Callable[[Subject, identity.Arms], Iterator[Result]]
 
 
+# TD-MPC2's.
 GATES = {
     gate.name: gate
     for gate in (
@@ -68,32 +69,68 @@ GATES = {
 }
 
 
-def chosen(names: Sequence[str]) -> list[Gate]:
+@dataclass(frozen=True)
+class Suite:
+    """The gates of an upstream.
+
+    gates: by name. budget: what of a training run they compare, with its defaults. training: how arms are trained.
+    packages: those whose versions a report names. where: on what the comparison is made, for tables.
+    """
+
+    gates: Mapping[str, Gate]
+    budget: type
+    training: identity.Training
+    packages: Sequence[str]
+    where: str
+
+
+SUITES = {
+    "tdmpc2": Suite(GATES, traced.Budget, identity.TDMPC2, PACKAGES, "on this machine's CPU, eager, one thread"),
+    "dreamerv3": Suite(
+        {name: Gate(name, proves, run) for name, (proves, run) in dreamer.GATES.items()},
+        traced_dreamer.Budget,
+        identity.DREAMERV3,
+        DREAMERV3,
+        "on this machine's CPU, float32, one core (XLA gives other bits with another number of cores)",
+    ),
+}
+
+
+def suite_of(upstream: str) -> Suite:
+    """The gates of an upstream; UserError names the nearest one where there is none of that name."""
+    return SUITES[upstream_named(upstream).name]
+
+
+def chosen(names: Sequence[str], upstream: str = "tdmpc2") -> list[Gate]:
     """The named gates in their order, or all. UserError for a name that is none."""
+    gates = suite_of(upstream).gates
     for name in names:
-        if name not in GATES:
-            raise UserError(f"There is no gate {name!r}.{did_you_mean(name, GATES)}", "tdmpc2-lean gate list")
-    return [gate for name, gate in GATES.items() if not names or name in names]
+        if name not in gates:
+            listing = "tdmpc2-lean gate list" + ("" if upstream == "tdmpc2" else f" --upstream {upstream}")
+            raise UserError(f"There is no gate {name!r}.{did_you_mean(name, gates)}", listing)
+    return [gate for name, gate in gates.items() if not names or name in names]
 
 
 def run(
     subject: Subject,
     names: Sequence[str] = (),
-    budget: Budget | None = None,
+    budget=None,
     controls: bool = False,
     tell: Callable[[Result], None] = lambda result: None,
     at_once: int = 1,
 ) -> Report:
     """Runs gates on a subject, or the controls of these gates; `tell` hears of each result as it comes.
 
+    budget: of its upstream's kind; default: that kind's defaults.
     at_once: how many gates run at the same time, for machines with cores to spare.
     """
-    budget = budget or Budget()
-    arms, results = identity.Arms(budget), []
+    suite = suite_of(subject.upstream)
+    budget = budget or suite.budget()
+    arms, results = identity.Arms(budget, suite.training), []
 
     def results_of(gate: Gate) -> list[Result]:
         found = []
-        tried = (rejected(gate, subject, control, arms) for control in controls_of(gate.name))
+        tried = (rejected(gate, subject, control, arms) for control in controls_of(gate.name, subject.upstream))
         for result in tried if controls else gate.run(subject, arms):
             found.append(result)
             tell(result)
@@ -103,7 +140,7 @@ def run(
     try:
         with ThreadPoolExecutor(at_once) as pool:
             try:
-                for found in pool.map(results_of, chosen(names)):
+                for found in pool.map(results_of, chosen(names, subject.upstream)):
                     results.extend(found)
             except BaseException:
                 child.interrupt()
@@ -115,7 +152,7 @@ def run(
         "reference": subject.reference.provenance(),
         "patches": [[p.name, p.sha256] for p in subject.series.patches] if subject.series else None,
         "budget": dataclasses.asdict(budget),
-        "versions": versions(),
+        "versions": versions(suite.packages),
         "device": "cpu",
     }
     return Report(surroundings, tuple(results))

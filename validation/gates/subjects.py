@@ -9,14 +9,17 @@ from functools import cached_property
 from pathlib import Path
 
 from tdmpc2_lean import patched, places, upstreams
+from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching import Patch, Series, read_series, render
+from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS
+from tdmpc2_lean.upstreams.checkout import upstream_of
 
 
 @dataclass(frozen=True)
 class Subject:
     """Code under test and the official code beside it.
 
-    name: for tables. code_dir: the folder with its train.py. reference: the unpatched official checkout.
+    name: for tables. code_dir: the folder from which it is run. reference: the unpatched official checkout.
     series: the patches that lead from the reference to the subject, empty where the subject is the user's own fork.
     """
 
@@ -25,9 +28,14 @@ class Subject:
     reference: upstreams.Checkout
     series: Series | None
 
+    @property
+    def upstream(self) -> str:
+        """The upstream whose gates apply; the miniature is judged as TD-MPC2 is."""
+        return "tdmpc2" if self.reference.upstream == MINIATURE else self.reference.upstream
+
     @cached_property
     def config(self) -> dict:
-        """The subject's own config.yaml."""
+        """The subject's own configuration."""
         return read_config(self.code_dir)
 
     @property
@@ -35,40 +43,60 @@ class Subject:
         return "def plan_vec" in (self.code_dir / "tdmpc2.py").read_text(encoding="utf-8")
 
     def prefix(self, length: int) -> Path:
-        """Code folder of the reference with the first `length` patches of the series."""
-        if length == 0:
+        """Code folder of the reference with the first `length` patches of the series.
+
+        A release lacks files without which it does not run: also without patches it is a copy with ours in their place.
+        """
+        if length == 0 and not self.reference.release:
             return self.reference.code_dir
         names = [patch.name for patch in self.series.patches[:length]]
         return patched.materialise(self.reference, names, self.series).code_dir
 
 
 def read_config(code_dir: Path) -> dict:
-    """A checkout's config.yaml as a dictionary."""
+    """A checkout's defaults: TD-MPC2's config.yaml, or DreamerV3's with dots in its keys, as `run.steps`."""
     from omegaconf import OmegaConf
 
-    return OmegaConf.to_container(OmegaConf.load(code_dir / "config.yaml"))
+    path = code_dir / "config.yaml"
+    if path.exists():
+        return OmegaConf.to_container(OmegaConf.load(path))
+    import yaml
+
+    return flat(yaml.safe_load((code_dir / "dreamerv3" / "configs.yaml").read_text(encoding="utf-8"))["defaults"])
 
 
-def find_subject(where: str | None = None, allow_local_changes: bool = False) -> Subject:
+def flat(tree: dict, prefix: str = "") -> dict:
+    """Nested dictionaries as one with dots in its keys."""
+    found = {}
+    for key, value in tree.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+def find_subject(where: str | None = None, allow_local_changes: bool = False, upstream: str | None = None) -> Subject:
     """What `gate run --checkout WHERE` is about.
 
     Unpatched official code (also by default, and the miniature): the subject is that code with the whole series.
     A folder with patches applied or with local changes: the subject is the folder as it is, and the reference is its
     own upstream commit without them.
+    upstream: default: that of the folder that `where` names, else tdmpc2.
     """
-    checkout = upstreams.find_checkout("tdmpc2", where, allow_local_changes=allow_local_changes)
+    upstream = upstream or upstream_of(where)
+    checkout = upstreams.find_checkout(upstream, where, allow_local_changes=allow_local_changes)
+    if checkout.upstream == MINIATURE and upstream != "tdmpc2":
+        raise UserError(f"The miniature stands for TD-MPC2, not for {upstream}.", "name a checkout, or nothing")
     series = read_series(checkout.upstream)
     if checkout.patches or checkout.local_changes:
-        reference = upstreams.find_checkout("tdmpc2", checkout.commit)
+        reference = upstreams.find_checkout(upstream, "release" if checkout.release else checkout.commit)
         return Subject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None)
     whole = patched.materialise(checkout, None, series)
     return Subject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
 
 
-def controls_of(gate: str) -> tuple[Patch, ...]:
-    """The negative controls of a gate: small wrong patches that it must reject."""
-    folder = places.validation_dir() / "controls" / gate
-    return tuple(read_series("tdmpc2", folder).patches) if (folder / "series").exists() else ()
+def controls_of(gate: str, upstream: str = "tdmpc2") -> tuple[Patch, ...]:
+    """The negative controls of an upstream's gate: small wrong patches that it must reject."""
+    folder = places.validation_dir() / "controls" / upstream / gate
+    return tuple(read_series(upstream, folder).patches) if (folder / "series").exists() else ()
 
 
 class Files(dict):
@@ -93,10 +121,12 @@ class Files(dict):
 @contextmanager
 def wrong(subject: Subject, control: Patch) -> Iterator[Subject]:
     """The subject with a wrong patch on top, in a folder that is removed afterwards, and at the end of its series."""
-    code = subject.code_dir.name
+    code = UPSTREAMS[subject.upstream].code
     with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-control-") as folder:
         root = Path(folder)
-        shutil.copytree(subject.code_dir, root / code, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            subject.code_dir, root / code, ignore=shutil.ignore_patterns("__pycache__", ".git"), dirs_exist_ok=True
+        )
         for name, content in render(control, Files(root)).items():
             (root / name).write_bytes(content)
         series = subject.series and replace(subject.series, patches=(*subject.series.patches, control))

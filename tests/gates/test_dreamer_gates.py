@@ -1,0 +1,38 @@
+"""DreamerV3's gates pass on its patched official code and fail on wrong patches; skipped where the code is not."""
+
+import pytest
+
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.upstreams import find_checkout
+from tdmpc2_lean.validation.gates.results import FAIL, PASS
+from tdmpc2_lean.validation.gates.run import SUITES, run
+from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
+
+GATES = SUITES["dreamerv3"].gates
+pytestmark = [pytest.mark.official, pytest.mark.slow]
+
+
+@pytest.fixture(scope="session")
+def subject():
+    for package in ("jax", "elements", "ninjax"):
+        pytest.importorskip(package, reason="the extra [dreamer] is not installed")
+    try:
+        find_checkout("dreamerv3", may_clone=False)
+    except UserError:
+        pytest.skip("no official DreamerV3 code on this machine")
+    return find_subject(upstream="dreamerv3")
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gate_passes(subject, name):
+    report = run(subject, [name])
+    assert report.results and report.ok, [r for r in report.results if r.outcome == FAIL]
+    assert any(result.outcome == PASS for result in report.results), "nothing was judged"
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gate_rejects_every_wrong_patch(subject, name):
+    report = run(subject, [name], controls=True)
+    assert len(report.results) == len(controls_of(name, "dreamerv3"))
+    assert report.ok, [r for r in report.results if r.outcome == FAIL]
+    assert all("divergence at" in result.detail or "events equal" in result.detail for result in report.results)
