@@ -150,7 +150,7 @@ def training(
     # The later ones win: the bridge's, the presets', the arm's, the words', the official flags.
     more_configs, rest = config.split_configs(flags)
     given_settings = official_words(asked, known)
-    ours, lacking = settings.own(known, seed, on_cpu(given_settings, rest))
+    ours, lacking = settings.own(known, seed, on_cpu(given_settings, rest), task.startswith(tasks.DMC + "_"))
     preset_values = presets.compose(chosen, config.flat(document[config.DEFAULTS]))
     for preset in chosen:
         check_keys(preset.keys(), known | set(PRESET_WORDS), f"preset {preset.name!r}: ")

@@ -4,12 +4,11 @@ The official main.py is run as `dreamer-bridge train` runs it. The measure is th
 chunk by chunk (curve.jsonl); its own folder is `logs` in the run's.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import child, curve, plan, returns, run, settings, trust
+from dreamer_bridge import curve, plan, run, settings, trust
 from dreamer_bridge.progress import Progress
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.training import run as running
@@ -66,9 +65,12 @@ def make(
             cwd=folder,
             folder=folder / "logs",
         )
+        checkpoint = plan.latest_checkpoint(planned.folder)
+        if checkpoint is not None:
+            trust.check(checkpoint)
         record = new_record(protocol, asked, planned, earlier)
         folders.write_record(folder, record)
-        go_back_to_the_checkpoint(planned, folder)
+        run.drop_what_is_computed_again(planned, folder / folders.CURVE)
         carry_out(planned, protocol, folder, record, lock, quiet)
     return True
 
@@ -119,20 +121,6 @@ def run_settings(protocol: Protocol, planned: plan.Plan) -> dict[str, Any]:
     named = {name: found[key] for name, key in KEYS.items()}
     sizes = [name for name in planned.configs if name != plan.OFFICIAL]
     return found | named | {"size": sizes[-1] if sizes else None}
-
-
-def go_back_to_the_checkpoint(planned: plan.Plan, folder: Path) -> None:
-    """Drop what lies beyond the checkpoint and is computed again; all of it if there is no checkpoint."""
-    checkpoint = plan.latest_checkpoint(planned.folder)
-    steps = 0
-    if checkpoint is not None:
-        trust.check(checkpoint)
-        steps = json.loads((checkpoint / child.STATE).read_bytes())["agent_steps"]
-    planned.folder.mkdir(exist_ok=True)
-    last = steps * planned.repeat
-    curve.keep_lines_until(folder / folders.CURVE, "env_steps", last)
-    for name in ("metrics.jsonl", returns.FILE):
-        curve.keep_lines_until(planned.folder / name, "step", last)
 
 
 def carry_out(

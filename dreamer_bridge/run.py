@@ -35,7 +35,7 @@ def held(plan: Plan, lock: int, quiet: bool) -> Outcome:
     """As carry_out, while the folder is held."""
     kept = new_record(plan, record.read(plan.folder) if plan.resumes else None)
     if plan.resumes:
-        drop_what_is_computed_again(plan)
+        drop_what_is_computed_again(plan, plan.folder / curve.FILE)
     record.write(plan.folder, kept)
     log = running.Log(plan.folder / LOG, append=plan.resumes)
     progress = Progress(evaluations=list(kept["evaluations"]))
@@ -112,16 +112,20 @@ def starting_point(plan: Plan) -> dict[str, Any] | None:
     return {"path": str(folder), "sha256": digest, "trusted": plan.trusted}
 
 
-def drop_what_is_computed_again(plan: Plan) -> None:
-    """Of a run that goes on: the lines beyond its checkpoint; all of them if it has none."""
+def drop_what_is_computed_again(plan: Plan, curve_file: Path) -> None:
+    """Of a run that goes on: the lines that come after its checkpoint; all of them if it has none.
+
+    Where the official code resumes exactly, it cuts its own files back itself.
+    """
     checkpoint = latest_checkpoint(plan.folder)
-    steps = 0
+    steps, chunks = 0, 0
     if checkpoint is not None and (checkpoint / child.STATE).is_file():
-        steps = json.loads((checkpoint / child.STATE).read_bytes())["agent_steps"]
-    last = steps * plan.repeat
-    curve.keep_lines_until(plan.folder / curve.FILE, "env_steps", last)
-    for name in ("metrics.jsonl", returns.FILE):
-        curve.keep_lines_until(plan.folder / name, "step", last)
+        state = json.loads((checkpoint / child.STATE).read_bytes())
+        steps, chunks = state["agent_steps"], state["curve"]["number"] - 1
+    curve.keep_lines_until(curve_file, "chunk", chunks)
+    if checkpoint is None or not plan.config["run"].get("resume_exact"):
+        for name in ("metrics.jsonl", returns.FILE):
+            curve.keep_lines_until(plan.folder / name, "step", steps * plan.repeat)
 
 
 def command(plan: Plan, channel: int, curve_file: Path, extra: Mapping[str, Any] | None = None) -> list[str]:

@@ -12,8 +12,9 @@
                              a slow machine computes what a quick one does
     run.log_every, run.report_every, run.save_every   1,000, 20,000 and 20,000 agent steps; the official numbers are
                              seconds and mean nothing by the clock of steps
-    run.resume_exact         True: a checkpoint holds all of a run's state, the replay too, so that a resumed run ends
-                             with the bits of one that was never stopped (costs the replay's size on the disk each time)
+    run.resume_exact         True for dm_control, whose environments can be brought back: a checkpoint holds all of a
+                             run's state, the replay too, so that a resumed run ends with the bits of one that was
+                             never stopped (costs the replay's size on the disk each time)
 
 With these, one seed determines a run, on one machine with one number of cores: XLA's CPU code adds in another order
 on another number of cores, which gives other bits.
@@ -47,8 +48,11 @@ def has_accelerator() -> bool:
     return any(name.lower().replace("_", "-").startswith(PLUGINS) for name in names)
 
 
-def own(known: Collection[str], seed: int, cpu: bool) -> tuple[dict[str, Any], list[str]]:
-    """(the bridge's settings, patches whose keys the checkout lacks). known: its keys. cpu: whether to run on one."""
+def own(known: Collection[str], seed: int, cpu: bool, dmc: bool = True) -> tuple[dict[str, Any], list[str]]:
+    """(the bridge's settings, patches whose keys the checkout lacks).
+
+    known: the checkout's keys. cpu: whether to run on one. dmc: whether the task is one of dm_control.
+    """
     wanted: dict[str, Any] = {"seed": seed}
     if cpu:
         wanted |= {"jax.platform": "cpu", "jax.compute_dtype": "float32", "jax.prealloc": False}
@@ -60,7 +64,7 @@ def own(known: Collection[str], seed: int, cpu: bool) -> tuple[dict[str, Any], l
         "jax.prefetch": False,
         "replay.separate_report": True,
         "run.clock": "steps",
-        "run.resume_exact": True,
+        "run.resume_exact": dmc,
     }
     if "run.clock" in known:
         wanted |= {"run.log_every": 1000, "run.report_every": 20_000, "run.save_every": 20_000}

@@ -9,7 +9,7 @@ pytest.importorskip("jax", reason="needs the extra [dreamer]")
 
 from dreamer_bridge import plan
 from tdmpc2_lean.patched import Patched
-from tdmpc2_lean.upstreams import Checkout
+from tdmpc2_lean.upstreams import UPSTREAMS, Checkout
 
 # Keys and types of the official configuration that plans look at, with values of our own.
 CONFIGS = r"""
@@ -50,7 +50,7 @@ def code(tmp_path, monkeypatch) -> Path:
     root = tmp_path / "code"
     (root / "dreamerv3").mkdir(parents=True)
     (root / "dreamerv3" / "configs.yaml").write_text(CONFIGS, encoding="utf-8")
-    checkout = Checkout("dreamerv3", root, "e3f0224" + 33 * "0", 40 * "1", "argument")
+    checkout = Checkout("dreamerv3", root, UPSTREAMS["dreamerv3"].pin, 40 * "1", "argument")
     monkeypatch.setattr(plan, "find_checkout", lambda *a, **k: checkout)
     monkeypatch.setattr(plan, "materialise", lambda *a, **k: Patched(root, checkout, (("seeding", "s"),), 40 * "2"))
     monkeypatch.setenv("TDMPC2_LEAN_CACHE", str(tmp_path / "cache"))
@@ -75,7 +75,7 @@ def planned(code, tmp_path):
 def official_dreamerv3() -> Checkout:
     """The official code at the pin, as whoever runs the tests has it; never fetched."""
     from tdmpc2_lean.errors import UserError
-    from tdmpc2_lean.upstreams import UPSTREAMS, find_checkout
+    from tdmpc2_lean.upstreams import find_checkout
 
     try:
         return find_checkout("dreamerv3", UPSTREAMS["dreamerv3"].pin, may_clone=False)

@@ -65,7 +65,7 @@ def test_a_run_that_goes_on_in_the_middle_of_a_chunk_writes_what_an_uninterrupte
     play(first, events[:13])
     saved = json.loads(json.dumps(first.save()))
     play(first, events[13:26])  # lost: after the checkpoint
-    keep_lines_until(tmp_path / "parts", "env_steps", 130)
+    keep_lines_until(tmp_path / "parts", "chunk", saved["number"] - 1)
     second = recorder(tmp_path / "parts")
     second.load(saved)
     play(second, events[13:])

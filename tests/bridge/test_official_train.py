@@ -44,7 +44,7 @@ def command(official_dreamerv3, tmp_path_factory):
             cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
-    start.place = place
+    start.place, start.environment = place, environment
     return start
 
 
@@ -146,3 +146,31 @@ def test_ones_own_checkpoint_is_a_starting_point_and_anothers_is_refused(command
     assert "--trust-checkpoint" in ended(command(*words, "overwrite=true", flags=flags), 2)
     ended(command(*words, "overwrite=true", flags=flags, options=["--trust-checkpoint"]))
     assert record.read(folder)["checkpoint"]["trusted"] is True
+
+
+def test_validate_makes_a_run_of_a_protocol_and_goes_on_with_it(command, official_dreamerv3, tmp_path, monkeypatch):
+    from tdmpc2_lean.validation.protocols import Protocol
+    from tdmpc2_lean.validation.runs import Surroundings, make, read_run
+
+    for name, value in command.environment.items():
+        monkeypatch.setenv(name, value)
+    tiny = dict(pair.split("=") for pair in TINY) | dict(
+        zip((flag[2:] for flag in TINY_FLAGS[::2]), TINY_FLAGS[1::2], strict=True)
+    )
+    for key in ("run.envs", "env.dmc.repeat", "run.train_ratio"):
+        tiny.pop(key)
+    entry = Protocol(
+        name="dreamerv3-tiny", agent="dreamerv3", task="tiny", physics="dm_control", environment="cartpole/balance",
+        env_steps=2400, chunk=100, episodes=0, seeds=(0,), action_repeat=4, judged=False,
+        settings={"size": "size1m", "envs": 1, "action_repeat": 4, "train_ratio": 4} | tiny,
+    )  # fmt: skip
+    where = Surroundings(device="cpu", threads=1, upstream=str(official_dreamerv3.root))
+    assert make(entry, 0, tmp_path, (), where, True)
+    found = read_run(tmp_path / "dreamerv3-tiny/default/seed-0")
+    assert found.record["state"] == "finished" and found.record["provenance"]["packages"]["jax"]
+    lines = curve.read_lines(found.path / "curve.jsonl")
+    assert [line["agent_steps"] for line in lines] == [100 * n for n in range(1, 7)]
+    assert all(line["provenance"] in found.record["provenances"] for line in lines)
+    scores = returns.read(found.path / "logs", 400)
+    assert scores.values == pytest.approx([line["value"] for line in lines if line["episodes"]], rel=1e-5)
+    assert not make(entry, 0, tmp_path, (), where, True)

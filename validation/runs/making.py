@@ -69,13 +69,13 @@ def make(
     """
     if protocol.missing:
         raise UserError(f"{protocol.name} cannot be run: {protocol.missing}.", "tdmpc2-lean validate list")
+    if protocol.agent == "dreamerv3":
+        return bridge().make(protocol, seed, out, presets, surroundings or Surroundings(), quiet)
     if not protocol.judged:
         if presets:
             raise UserError("a smoke run has no lean variants.", "leave --lean away")
         surroundings = dataclasses.replace(surroundings or Surroundings(), device="cpu", compile=False)
     surroundings = surroundings or Surroundings()
-    if protocol.agent == "dreamerv3":
-        return bridge().make(protocol, seed, out, presets, surroundings, quiet)
     preset_settings = settings_of(presets, protocol)
     folder = folders.folder_of(out, protocol.name, presets, seed).resolve()
     with folders.held(folder) as lock:

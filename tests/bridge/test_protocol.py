@@ -1,0 +1,64 @@
+"""Runs of DreamerV3's protocol, as `validate run` makes them."""
+
+import json
+
+import pytest
+
+from dreamer_bridge import plan, protocol, settings
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.validation import protocols
+from tdmpc2_lean.validation.runs import Surroundings, making
+
+ENTRY = protocols.registry()["dreamerv3-dmc_walker_walk"]
+ON_CPU = Surroundings(device="cpu", threads=1)
+
+
+def asked(entry, seed):
+    return {
+        "protocol": entry.name, "seed": seed, "presets": [], "preset_settings": {}, "spec": entry.as_json(),
+    }  # fmt: skip
+
+
+def test_a_run_is_what_its_protocol_says(code, tmp_path):
+    planned = plan.training(protocol.words_of(ENTRY, 2, ON_CPU), cwd=tmp_path, folder=tmp_path / "logs")
+    assert planned.config["run"]["steps"] == 250_000 and planned.seed == 2 and planned.chunk == 100_000
+    assert planned.ratio.per_agent_step == 0.5
+    record = json.loads(json.dumps(protocol.new_record(ENTRY, asked(ENTRY, 2), planned, None)))
+    assert protocols.departures(record) == ()
+    for key, value in (("size", "size1m"), ("envs", 1), ("train_ratio", 1024), ("action_repeat", 1)):
+        changed = record | {"settings": record["settings"] | {key: value}}
+        assert protocols.departures(changed) == (key,)
+
+
+def test_a_run_by_other_words_departs(code, tmp_path):
+    words = [word for word in protocol.words_of(ENTRY, 2, ON_CPU) if not word.startswith("run.train_ratio")]
+    planned = plan.training(words, cwd=tmp_path, folder=tmp_path / "logs")
+    record = json.loads(json.dumps(protocol.new_record(ENTRY, asked(ENTRY, 2), planned, None)))
+    assert protocols.departures(record) == ("train_ratio",)
+
+
+@pytest.mark.parametrize("name", [name for name in protocols.registry() if name.startswith("dreamerv3-dmc_")])
+def test_every_task_of_the_protocol_has_an_official_name(name):
+    from dreamer_bridge import tasks
+
+    entry = protocols.registry()[name]
+    (word,) = [word for word in protocol.words_of(entry, 0, ON_CPU) if word.startswith("task=")]
+    assert tasks.of_reference(tasks.official(word.removeprefix("task="))) == entry.task
+
+
+def test_without_an_accelerator_a_run_is_refused_unless_a_cpu_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "has_accelerator", lambda: False)
+    with pytest.raises(UserError, match="accelerator") as told:
+        making.make(ENTRY, 0, tmp_path)
+    assert "--device cpu" in told.value.next_step and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "presets, surroundings",
+    [(["smoke"], Surroundings(device="cpu")), ([], Surroundings(device="cpu", compile=False)),
+     ([], Surroundings(device="cpu", checkpoint_minutes=1))],
+)  # fmt: skip
+def test_what_only_tdmpc2_has_is_refused(tmp_path, presets, surroundings):
+    with pytest.raises(UserError):
+        making.make(ENTRY, 0, tmp_path, presets, surroundings)
+    assert not list(tmp_path.iterdir())
