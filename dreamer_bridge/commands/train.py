@@ -34,7 +34,7 @@ def train(flags, words, allow_local_changes, trust_checkpoint, dry_run, list_pre
       arm=ARM            full, strip (no loss on the world model's prior), or dyn=0.25, its scale
       rep=alike          scale the loss `rep` like `dyn`; by default it still pulls the posterior to the prior
       chunk=N            env steps of a line of curve.jsonl (default 20000)
-      upstream=WHERE     a clone's folder, a commit, tag or branch
+      upstream=WHERE     a clone's folder, a commit, tag or branch, or `release`
       patches=NAMES      all (default), none, or names separated by commas
       threads=N          CPU cores the run is bound to (default: OMP_NUM_THREADS, else those usable, at most 4)
       exp_name=NAME      the last part of the folder; overwrite=true replaces an earlier run in it
