@@ -299,11 +299,10 @@ class Run:
         drive = Driver.__call__
 
         def recorded_drive(driver, *args, **kwargs):
-            if not self.recorder.on:
-                self.recorder.on = True
-                if int(self.step) == 0:
-                    self.record_parameters()
+            self.recorder.on = True
             self.recorder.record(int(self.step), "drive", {})
+            if int(self.step) == 0:
+                self.record_parameters()
             return drive(driver, *args, **kwargs)
 
         Driver.__call__ = recorded_drive
