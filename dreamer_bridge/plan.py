@@ -30,6 +30,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 CHECKPOINTS = ("ckpt", "checkpoint.pkl")
 # The official scripts that load checkpoints in the process that the bridge watches.
 SCRIPTS = ("train", "train_eval", "eval_only")
+# What a run's record says of its code that makes it another run; patched_tree holds files of ours too.
+OF_THE_CODE = ("upstream", "commit", "tree", "patches", "local_changes", "patched_tree")
 # What may differ between the starts of one run: where it lies.
 NOT_OF_THE_RUN = ("logdir",)
 
@@ -319,7 +321,7 @@ def latest_checkpoint(folder: Path) -> Path | None:
 def specification(plan: Plan) -> dict[str, Any]:
     """What one run is: {name: value}, the same at each start of it."""
     code = plan.patched.provenance()
-    found = {f"upstream.{key}": code.get(key) for key in ("upstream", "commit", "tree", "patches", "local_changes")}
+    found = {f"upstream.{key}": code.get(key) for key in OF_THE_CODE}
     return found | of_config(plan.config) | {"chunk": plan.chunk}
 
 
@@ -362,7 +364,7 @@ def resumes(plan: Plan) -> bool:
 def differing(earlier: Mapping[str, Any], plan: Plan) -> list[str]:
     """In what an earlier run's record differs from the plan: 'run.steps (1000, now 2000)'."""
     code = earlier["upstream"]
-    there = {f"upstream.{key}": code.get(key) for key in ("upstream", "commit", "tree", "patches", "local_changes")}
+    there = {f"upstream.{key}": code.get(key) for key in OF_THE_CODE}
     there |= of_config(earlier["config"]) | {"chunk": earlier["chunk"]}
     now = specification(plan)
     keys = [key for key in {**there, **now} if there.get(key) != now.get(key)]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ TINY_FLAGS = [
     r"--agent..*\.layers", "1", r"--agent..*\.units", "16", r"--agent..*\.deter", "16", r"--agent..*\.hidden", "16",
     r"--agent..*\.stoch", "4", r"--agent..*\.classes", "4", r"--agent..*\.blocks", "4", r"--agent..*\.bins", "15",
 ]  # fmt: skip
+
+WORDS = ["run.steps=600", "chunk=400", "seed=3", "arm=dyn=0.25"]
 
 pytestmark = [pytest.mark.official, pytest.mark.slow]
 
@@ -57,7 +60,7 @@ def ended(process, code=0):
 @pytest.fixture(scope="module")
 def finished(command):
     """A run's folder after its end."""
-    said = ended(command("exp_name=whole", "run.steps=600", "chunk=400", "seed=3", "arm=dyn=0.25"))
+    said = ended(command("exp_name=whole", *WORDS))
     folder = command.place / "logs/dmc_cartpole_balance/3/whole"
     assert str(folder) in said and "finished in" in said and "Traceback" not in said
     return folder
@@ -98,10 +101,10 @@ def test_curve_and_reader_agree_with_the_official_scores_in_env_steps(finished):
     assert lines[-1]["scales"]["dyn"] == 0.25 and lines[-1]["updates"] == record.read(finished)["timing"]["updates"]
 
 
-def test_an_interrupted_run_goes_on_by_the_same_command_and_ends_whole(command):
-    words = ["exp_name=stopped", "run.steps=900", "chunk=400", "seed=4"]
+def test_an_interrupted_run_goes_on_by_the_same_command_and_ends_as_the_uninterrupted_one(command, finished):
+    words = ["exp_name=stopped", *WORDS]
     process = command(*words)
-    folder = command.place / "logs/dmc_cartpole_balance/4/stopped"
+    folder = command.place / "logs/dmc_cartpole_balance/3/stopped"
     while not (folder / "curve.jsonl").is_file():
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.2)
@@ -124,10 +127,25 @@ def test_an_interrupted_run_goes_on_by_the_same_command_and_ends_whole(command):
     kept = record.read(folder)
     assert kept["state"] == "finished" and kept["attempts"] == 2 and kept["resumed_at"][0] > 0
     assert f"going on at agent step {kept['resumed_at'][0]}" in said
+    assert (folder / "scores.jsonl").read_bytes() == (finished / "scores.jsonl").read_bytes()
+    assert timeless(folder) == timeless(finished)
+    assert parameters(folder) == parameters(finished)
+    kept = record.read(finished)["evaluations"]
+    assert record.read(folder)["evaluations"] == kept and len(kept) == 6
+
+
+def timeless(folder):
+    """The curve without what is of the clock."""
     lines = curve.read_lines(folder / "curve.jsonl")
-    assert [line["env_steps"] for line in lines] == [400 * n for n in range(1, 10)]
-    steps = [line["step"] for line in curve.read_lines(folder / "scores.jsonl")]
-    assert steps == sorted(set(steps))
+    return [{key: value for key, value in line.items() if key not in ("seconds", "time")} for line in lines]
+
+
+def parameters(folder):
+    """The bytes of every parameter, optimiser state included, at the end of a run of ours."""
+    checkpoint = latest_checkpoint(folder)
+    trust.check(checkpoint)
+    saved = pickle.loads((checkpoint / "agent.pkl").read_bytes())
+    return {name: value.tobytes() for name, value in saved["params"].items()} | saved["counters"]
 
 
 def test_ones_own_checkpoint_is_a_starting_point_and_anothers_is_refused(command, finished, tmp_path):
