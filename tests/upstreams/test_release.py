@@ -6,6 +6,7 @@ import io
 import json
 import os
 import socket
+import sys
 import tarfile
 import time
 
@@ -276,7 +277,7 @@ def test_the_sdist_can_be_brought_by_hand_and_an_unpacked_one_is_known(own_cache
 
 
 def test_without_unearth_the_extra_is_named(index, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "unearth.preparer", None)
+    monkeypatch.setitem(sys.modules, "unearth", None)
     with pytest.raises(UserError) as error:
         find_checkout("dreamerv3", "release")
     assert "tdmpc2_lean[dreamer]" in str(error.value)
