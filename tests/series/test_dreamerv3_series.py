@@ -1,0 +1,182 @@
+"""The DreamerV3 series: it applies to both commits and the release's files, comes off, exports, and does as it says."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tdmpc2_lean import patched, patching
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.upstreams import UPSTREAMS, find_checkout, tree_id
+from tdmpc2_lean.validation import child
+
+pytestmark = pytest.mark.official
+
+DREAMERV3 = UPSTREAMS["dreamerv3"]
+SERIES = patching.read_series("dreamerv3")
+NOT_FOUND = "no official DreamerV3 code on this machine"
+# What release 3.3.1 lacks.
+LEFT_OUT = ("dreamerv3/configs.yaml", "embodied/envs/")
+
+
+@pytest.fixture(scope="module")
+def commits():
+    """Those of the tried commits that this machine has: {commit: checkout}."""
+    found = {}
+    for commit in DREAMERV3.trees:
+        try:
+            found[commit] = find_checkout("dreamerv3", commit, may_clone=False)
+        except UserError:
+            continue
+    if not found:
+        pytest.skip(NOT_FOUND)
+    return found
+
+
+@pytest.fixture(scope="module")
+def pin(commits):
+    if DREAMERV3.pin not in commits:
+        pytest.skip(NOT_FOUND)
+    return commits[DREAMERV3.pin]
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """Makes a git repository with one commit of a checkout's files."""
+
+    def make(checkout, name="clone"):
+        folder = tmp_path / name
+        shutil.copytree(checkout.root, folder, ignore=shutil.ignore_patterns(".tdmpc2-lean", "__pycache__"))
+        for words in (
+            ["init", "-q"],
+            ["config", "user.name", "A Researcher"],
+            ["config", "user.email", "researcher@example.org"],
+            ["config", "core.autocrlf", "false"],
+            ["add", "-A", "-f"],
+            ["commit", "-q", "-m", "as upstream"],
+        ):
+            subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def probe(monkeypatch, request, pin):
+    """Calls a probe on the fully patched code."""
+    for name in ("jax", "elements", "ninjax", "portal", "optax", "chex"):
+        pytest.importorskip(name, reason="the extra [dreamer] is not installed")
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+    code = patched.materialise(pin).code_dir
+    return lambda name: child.call(f"probes_dreamerv3:{name}", code)
+
+
+def test_the_series_applies_and_comes_off_byte_for_byte(commits, clone):
+    for commit, checkout in commits.items():
+        folder = clone(checkout, commit[:7])
+        before = tree_id(folder)
+        assert before == checkout.tree
+        assert patching.series_of(folder).names == SERIES.names
+        assert patching.check(folder).ok
+        patching.apply(folder)
+        assert tree_id(folder) != before
+        patching.revert(folder)
+        assert tree_id(folder) == before
+
+
+def test_exported_patches_give_by_git_am_the_tree_that_apply_gives(commits, clone, tmp_path):
+    for commit, checkout in commits.items():
+        folder = clone(checkout, commit[:7])
+        files = patching.export(folder, tmp_path / f"{commit[:7]}-patches").files
+        assert len(files) == len(SERIES.patches)
+        subprocess.run(["git", "-C", folder, "am", "-q", *files], check=True, capture_output=True)
+        by_am = tree_id(folder)
+        subprocess.run(["git", "-C", folder, "reset", "-q", "--hard", f"HEAD~{len(files)}"], check=True)
+        patching.apply(folder)
+        assert tree_id(folder) == by_am
+
+
+def test_each_patch_applies_with_what_it_needs_and_nothing_else(pin, clone):
+    folder = clone(pin)
+    for patch in SERIES:
+        assert patching.check(folder, names=[patch.name]).ok, patch.name
+
+
+def test_new_code_is_indented_with_two_spaces(pin, clone):
+    folder = clone(pin)
+    patching.apply(folder)
+    for name in ("embodied/run/resume.py", "embodied/run/stop.py"):
+        indents = {len(line) - len(line.lstrip()) for line in (folder / name).read_text().splitlines() if line.strip()}
+        assert 2 in indents and all(indent % 2 == 0 for indent in indents), name
+
+
+def test_edits_of_files_that_a_release_leaves_out_are_passed_over_and_no_others(pin):
+    files = patched.official_files(pin)
+    release = {name: files[name] for name in files if not name.startswith(LEFT_OUT)}
+    with pytest.raises(patching.LostAnchors):
+        patching.render_series(SERIES, release)
+    changed = patching.render_series(SERIES, release, LEFT_OUT)
+    whole = patching.render_series(SERIES, files)
+    assert changed == {name: data for name, data in whole.items() if not name.startswith(LEFT_OUT)}
+    assert len(changed) < len(whole)
+    del release["embodied/run/train.py"]
+    with pytest.raises(patching.LostAnchors, match="train.py"):
+        patching.render_series(SERIES, release, LEFT_OUT)
+
+
+def test_a_file_named_as_left_out_is_edited_where_it_is_there(pin):
+    files = patched.official_files(pin)
+    assert patching.render_series(SERIES, files, LEFT_OUT) == patching.render_series(SERIES, files)
+
+
+def test_without_a_picture_nothing_is_rendered_and_no_opengl_asked_for(probe):
+    seen = probe("no_picture")
+    assert seen["gl"] == "disable"
+    assert "log/image" not in seen["keys"] and "orientations" in seen["keys"]
+    assert seen["by default"]
+
+
+def test_the_seed_determines_the_environment(probe):
+    first, same, other, neighbour = probe("first_observations")["heights"]
+    assert first == same
+    assert first != other and first != neighbour
+
+
+def test_reports_drawn_apart_leave_the_training_batches_alone(probe):
+    assert probe("reports_apart") == {"apart": True, "shared": False, "without reports": True}
+
+
+def test_signals_end_a_run_cleanly_and_as_told(probe):
+    assert probe("stops") == {
+        "SIGTERM": [False, True, "SystemExit", 143],
+        "SIGINT": [False, True, "KeyboardInterrupt", None],
+        "off": [True, False],
+        "ignored": True,
+    }
+
+
+def test_a_saved_replay_goes_on_as_the_uninterrupted_one(probe):
+    seen = probe("replay_resumes")
+    assert seen.pop("batches") > 100
+    assert seen == {
+        "latents were updated": True,
+        "equal": True,
+        "other sampler state": False,
+        "without the online queue": False,
+    }
+
+
+def test_a_stream_is_brought_back_between_consecutive_parts(probe):
+    assert probe("streams_resume") == {"equal": [True] * 4}
+
+
+def test_an_environment_is_brought_back_within_an_episode(probe):
+    seen = probe("environment_repeats")
+    assert seen == {"episodes": 1, "equal": True, "other actions are refused": True}
+
+
+def test_what_cannot_be_resumed_exactly_is_refused_by_name(probe):
+    said = probe("refusals")
+    assert said.pop("good") == ""
+    for name, text in said.items():
+        assert name in text and text.count(";") == 0, (name, text)
