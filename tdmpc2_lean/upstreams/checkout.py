@@ -129,11 +129,11 @@ def pin_or_release(known: Upstream, may_clone: bool) -> Checkout:
         started = time.monotonic()
         try:
             return at_commit(known, known.pin, None, may_clone, GIT_SECONDS)
-        except repository.NoContact as unreachable:
+        except (repository.NoContact, git.NoGit) as unreachable:
             try:
                 root = release.fetch(known, seconds=EITHER_SECONDS - (time.monotonic() - started))
             except UserError as error:
-                raise UserError(f"{unreachable.message}\n{error.message}", unreachable.next_step) from None
+                raise UserError(f"{unreachable.message}\n{error.message}", repository.ways_out(known, "")) from None
     print(
         f"note: {known.name} release {known.release.version} is used; the pinned commit {known.pin[:7]} is not on this "
         f"machine (tdmpc2-lean upstream fetch --upstream {known.name})",

@@ -205,6 +205,12 @@ def test_the_release_stands_in_for_the_pin_only_where_git_cannot_reach_it_and_sa
     assert "release 3.3.1 is used" in said and KNOWN.pin[:7] in said
 
 
+def test_the_release_needs_no_git(index, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_checkout("dreamerv3").release == "3.3.1"
+    assert verify("release")["verified"]
+
+
 def test_a_clone_that_can_be_reached_comes_before_the_release_and_a_cached_pin_before_both(index, clone, monkeypatch):
     made = UPSTREAMS["tdmpc2"]
     mixed = dataclasses.replace(UPSTREAMS["dreamerv3"], pin=made.pin, trees=made.trees)
