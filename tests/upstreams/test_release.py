@@ -6,6 +6,7 @@ import io
 import json
 import os
 import socket
+import sys
 import tarfile
 import time
 
@@ -204,6 +205,12 @@ def test_the_release_stands_in_for_the_pin_only_where_git_cannot_reach_it_and_sa
     assert "release 3.3.1 is used" in said and KNOWN.pin[:7] in said
 
 
+def test_the_release_needs_no_git(index, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_checkout("dreamerv3").release == "3.3.1"
+    assert verify("release")["verified"]
+
+
 def test_a_clone_that_can_be_reached_comes_before_the_release_and_a_cached_pin_before_both(index, clone, monkeypatch):
     made = UPSTREAMS["tdmpc2"]
     mixed = dataclasses.replace(UPSTREAMS["dreamerv3"], pin=made.pin, trees=made.trees)
@@ -276,7 +283,7 @@ def test_the_sdist_can_be_brought_by_hand_and_an_unpacked_one_is_known(own_cache
 
 
 def test_without_unearth_the_extra_is_named(index, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "unearth.preparer", None)
+    monkeypatch.setitem(sys.modules, "unearth", None)
     with pytest.raises(UserError) as error:
         find_checkout("dreamerv3", "release")
     assert "tdmpc2_lean[dreamer]" in str(error.value)
