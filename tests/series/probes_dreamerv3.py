@@ -72,6 +72,31 @@ def replay_resumes(code_dir: Path) -> dict:
     }
 
 
+def streams_resume(code_dir: Path) -> dict:
+    """Whether a stream of consecutive parts goes on, from each of its parts, as the one that was not saved."""
+    from embodied.core import streams
+
+    def make(start):
+        count = iter(range(start, 1000))
+
+        def batch():
+            values = 10 * next(count) + np.arange(7)
+            return {"is_first": np.zeros((1, 7), bool), "x": values[None]}
+
+        return streams.Map(streams.Consec(streams.Stateless(batch), length=2, consec=3, prefix=1), lambda x: x)
+
+    equal = []
+    for taken in (1, 2, 3, 4):
+        original = iter(make(0))
+        for _ in range(taken):
+            next(original)
+        state = pickle.loads(pickle.dumps(original.save()))
+        resumed = iter(make(-(-taken // 3)))
+        resumed.load(state)
+        equal.append(_same([next(original) for _ in range(7)], [next(resumed) for _ in range(7)]))
+    return {"equal": equal}
+
+
 def reports_apart(code_dir: Path) -> dict:
     """Whether the training batches are the same with and without reports, drawn apart and not."""
     from embodied.core.replay import Replay

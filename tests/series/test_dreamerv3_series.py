@@ -166,6 +166,10 @@ def test_a_saved_replay_goes_on_as_the_uninterrupted_one(probe):
     }
 
 
+def test_a_stream_is_brought_back_between_consecutive_parts(probe):
+    assert probe("streams_resume") == {"equal": [True] * 4}
+
+
 def test_an_environment_is_brought_back_within_an_episode(probe):
     seen = probe("environment_repeats")
     assert seen == {"episodes": 1, "equal": True, "other actions are refused": True}

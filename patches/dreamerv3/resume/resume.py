@@ -135,15 +135,17 @@ class Repeatable(Wrapper):
           f'run cannot be resumed exactly here (differs in: {differ}).')
 
   def _generator(self):
-    try:
-      dmenv = self.env._dmenv
+    env = self.env
+    while isinstance(env, Wrapper):
+      env = env.env
+    for dmenv in vars(env).values():
+      if isinstance(dmenv, Wrapper):
+        continue
       for random in (
-          getattr(dmenv.task, 'random', None),
+          getattr(getattr(dmenv, 'task', None), 'random', None),
           getattr(dmenv, '_random_state', None)):
         if isinstance(random, np.random.RandomState):
           return random
-    except ValueError:
-      pass
     raise NotImplementedError(
         'run.resume_exact works with the environments of the suite dmc only.')
 
