@@ -1,21 +1,26 @@
 """The bridge to the official DreamerV3: its upstream, environments and training command.
 
-Importing it needs the packages of the extra `dreamer`; without them the ImportError says how to install them.
+Importing it needs the packages of the extra `dreamer`; without them it raises MissingExtra, an ImportError.
 """
 
 from importlib.util import find_spec
+
+from tdmpc2_lean.errors import UserError
 
 # The extra's packages without which nothing of the official code can be imported.
 NEEDED = ("jax", "elements", "ninjax", "portal")
 
 
+class MissingExtra(UserError, ImportError):
+    """Packages are absent that only an extra brings."""
+
+
 def require(names: tuple[str, ...] = NEEDED) -> None:
-    """ImportError that names the extra to install if one of the packages is absent. Imports none of them."""
+    """MissingExtra, which names what to install, if one of the packages is absent. Imports none of them."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
-        raise ImportError(
-            f"dreamer_bridge needs {', '.join(missing)}, not installed here: pip install 'tdmpc2_lean[dreamer]'",
-            name=missing[0],
+        raise MissingExtra(
+            f"dreamer_bridge needs {', '.join(missing)}, not installed here.", "pip install 'tdmpc2_lean[dreamer]'"
         )
 
 

@@ -2,13 +2,14 @@
 
 from tdmpc2_lean.upstreams import isolate
 from tdmpc2_lean.upstreams.checkout import Checkout, add, describe, fetch, find_checkout, listing, verify
-from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Upstream
+from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Release, Upstream
 from tdmpc2_lean.upstreams.tree import tree_id
 
 __all__ = [
     "MINIATURE",
     "UPSTREAMS",
     "Checkout",
+    "Release",
     "Upstream",
     "add",
     "describe",

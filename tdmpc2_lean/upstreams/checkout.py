@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Upstream, upstr
 # What Python or Hydra could load from the code folder although git does not know it.
 LOADABLE = (".py", ".so", ".pyd", ".yaml")
 
-# How long a git host, and then a package index, may take to answer where either will do, in seconds.
-EITHER_SECONDS = 6
+# Where either will do: how long a git host may take to answer, and a git host and then a package index, in seconds.
+GIT_SECONDS, EITHER_SECONDS = 6, 13
 
 
 @dataclass(frozen=True)
@@ -125,13 +126,14 @@ def pin_or_release(known: Upstream, may_clone: bool) -> Checkout:
         if root is None and not may_clone:
             raise missing from None
     if root is None:
+        started = time.monotonic()
         try:
-            return at_commit(known, known.pin, None, may_clone, EITHER_SECONDS)
-        except repository.NoContact as unreachable:
+            return at_commit(known, known.pin, None, may_clone, GIT_SECONDS)
+        except (repository.NoContact, git.NoGit) as unreachable:
             try:
-                root = release.fetch(known, seconds=EITHER_SECONDS)
+                root = release.fetch(known, seconds=EITHER_SECONDS - (time.monotonic() - started))
             except UserError as error:
-                raise UserError(f"{unreachable.message}\n{error.message}", unreachable.next_step) from None
+                raise UserError(f"{unreachable.message}\n{error.message}", repository.ways_out(known, "")) from None
     print(
         f"note: {known.name} release {known.release.version} is used; the pinned commit {known.pin[:7]} is not on this "
         f"machine (tdmpc2-lean upstream fetch --upstream {known.name})",

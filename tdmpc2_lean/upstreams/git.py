@@ -13,6 +13,10 @@ from tdmpc2_lean.errors import UserError
 CONTACT_SECONDS = 12
 
 
+class NoGit(UserError):
+    """There is no git on this machine."""
+
+
 class GitFailed(UserError):
     """git said no; its words are the message. Whoever knows what that means to a user says so instead."""
 
@@ -70,7 +74,7 @@ def run(
             start_new_session=True,
         )
     except FileNotFoundError:
-        raise UserError(
+        raise NoGit(
             "the official code is fetched and verified with git, and no git was found on the PATH.",
             "install git (git-scm.com), then run the same command again",
         ) from None

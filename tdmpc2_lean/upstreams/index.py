@@ -5,6 +5,7 @@ Which indexes those are is asked of pip itself, whose configuration lies in seve
 
 import ast
 import contextlib
+import hashlib
 import importlib.util
 import logging
 import os
@@ -100,26 +101,25 @@ def session(settings: dict[str, str], places: list[tuple[str, str]]):
 
 
 def download(project: str, version: str, sha256: str, to: Path, seconds: float | None = None) -> Path:
-    """The source distribution with that hash, as a file in the folder `to` or in an index on this machine.
+    """The source distribution with that hash, as a file in the folder `to`.
 
-    seconds: how long to wait for the indexes' answers (default: CONTACT_SECONDS). NotOnIndex says what each of them
-        answered.
+    seconds: how long all may take until the indexes have answered (default: CONTACT_SECONDS); their answers are
+        waited for two seconds at least. NotOnIndex says what each of them answered.
     """
-    try:
-        from unearth.preparer import download_link
-    except ImportError:
+    if importlib.util.find_spec("unearth") is None:
         raise UserError(
             "looking for a release on a package index needs the package unearth, which is not installed.",
             "pip install 'tdmpc2_lean[dreamer]'",
-        ) from None
+        )
     seconds = seconds or CONTACT_SECONDS
+    deadline = time.monotonic() + seconds
     settings = pip_settings()
     places = sources(settings)
     if not places:
         raise NotOnIndex("pip is set up with no index to look in (no-index).", "pip config list")
     answers: queue.Queue = queue.Queue()
     troubles = []
-    deadline = time.monotonic() + seconds
+    deadline = max(deadline, time.monotonic() + 2)
     with session(settings, places) as client, warnings_of("unearth") as heard:
         for kind, where in places:
             words = (client, kind, where, f"{project}=={version}", heard, answers)
@@ -133,15 +133,29 @@ def download(project: str, version: str, sha256: str, to: Path, seconds: float |
                 break
             for link in links:
                 try:
-                    return download_link(client, link, to, {"sha256": [sha256]})
-                except Exception as error:  # of the network, of the file, of its hash: all are told below
+                    content = link.file_path.read_bytes() if link.is_file else bytes_at(client, link)
+                except Exception as error:  # whatever it is, another index may still have the file
                     trouble = f"{link.filename}: {one_line(error)}"
+                    continue
+                found = hashlib.sha256(content).hexdigest()
+                if found == sha256:
+                    file = to / f"{project}-{version}.tar.gz"
+                    file.write_bytes(content)
+                    return file
+                trouble = f"{link.filename} has the sha256 hash {found} and not {sha256}: it is another file"
             troubles.append(f"{where}: {trouble}")
     raise NotOnIndex(
         f"{project} {version} cannot be downloaded from the package indexes that pip is set up for:\n"
         + "\n".join(f"    {trouble}" for trouble in troubles),
         "`pip config list` shows the indexes",
     )
+
+
+def bytes_at(client, link) -> bytes:
+    """The file that a link leads to."""
+    answer = client.get(link.url_without_fragment)
+    answer.raise_for_status()
+    return answer.content
 
 
 def ask(client, kind: str, where: str, requirement: str, heard: list[str], answers: queue.Queue) -> None:

@@ -63,6 +63,49 @@ def test_a_wheel_carries_the_licence_and_the_notice(installed):
     assert "LICENSE" in names and ("NOTICE" in names or not (PROJECT / "NOTICE").exists())
 
 
+def test_without_the_extra_importing_the_bridge_says_which_one_to_install(installed, tmp_path):
+    # A module that is None in sys.modules is one that is not there.
+    absent = "import sys; sys.modules.update(jax=None, portal=None); "
+    environment = os.environ | {"PYTHONPATH": str(installed)}
+    for code, exit_code in (
+        ("try: import dreamer_bridge\nexcept ImportError as error: sys.exit(str(error))", 1),
+        ("from tdmpc2_lean.bridge import main; main()", 2),
+    ):
+        ran = subprocess.run(
+            [sys.executable, "-c", f"{absent}\n{code}"], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert ran.returncode == exit_code, ran.stderr
+        assert "jax, portal" in ran.stderr and "pip install 'tdmpc2_lean[dreamer]'" in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+def test_what_the_bridge_supplies_is_found_without_its_extra(installed, tmp_path):
+    code = (
+        "import sys; sys.modules.update(jax=None)\n"
+        "from tdmpc2_lean import patched\n"
+        "from tdmpc2_lean.upstreams import UPSTREAMS\n"
+        "print(*patched.supplied_files(UPSTREAMS['dreamerv3'].release, []))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(installed)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    supplied = PROJECT / "dreamer_bridge/supplied"
+    assert set(ran.stdout.split()) == {
+        path.relative_to(supplied).as_posix()
+        for path in supplied.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_console_commands_are_ours(installed):
+    (information,) = installed.glob("*.dist-info")
+    words = (information / "entry_points.txt").read_text()
+    assert "tdmpc2-lean = tdmpc2_lean.cli:main" in words
+    assert "dreamer-bridge = tdmpc2_lean.bridge:main" in words
+
+
 def test_the_installed_package_finds_its_data_away_from_the_checkout(installed, tmp_path):
     code = (
         "from tdmpc2_lean import places\n"
