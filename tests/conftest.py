@@ -1,7 +1,8 @@
 """What all tests share: the official code where this machine has it, the miniature, a cache of a test's own.
 
-Tests on the official code ask for `official`, `official_commits` or `any_checkout`; where there is no such
-code they are skipped, and the summary says so. Nothing is ever fetched.
+Tests on the official code ask for `official`, `official_commits` or `any_checkout` (TD-MPC2), `official_dreamerv3`
+or `official_release`, or are marked `official`; where there is no such code they are skipped, and the summary says so.
+Nothing is ever fetched.
 """
 
 import os
@@ -23,11 +24,14 @@ import pytest
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, find_checkout
 
-TDMPC2 = UPSTREAMS["tdmpc2"]
-NOT_FOUND = "no official TD-MPC2 code on this machine"
-# The cache of whoever runs the tests, before any test sets one of its own.
-USERS_CACHE = os.environ.get("TDMPC2_LEAN_CACHE")
-USERS_CHECKOUT = os.environ.get(TDMPC2.environment_variable)
+TDMPC2, DREAMERV3 = UPSTREAMS["tdmpc2"], UPSTREAMS["dreamerv3"]
+TITLES = {"tdmpc2": "TD-MPC2", "dreamerv3": "DreamerV3"}
+NOT_FOUND = "no official {} code on this machine"
+# The cache and the checkouts of whoever runs the tests, before any test sets some of its own.
+USERS = {
+    name: os.environ.get(name)
+    for name in ("TDMPC2_LEAN_CACHE", TDMPC2.environment_variable, DREAMERV3.environment_variable)
+}
 
 
 def pytest_addoption(parser):
@@ -39,63 +43,85 @@ def pytest_collection_modifyitems(config, items):
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if names & {"official", "official_commits"} or parameters.get("any_checkout") == "official":
-            item.add_marker("official")
+            item.add_marker(pytest.mark.official("tdmpc2"))
+        if names & {"official_dreamerv3", "official_release"}:
+            item.add_marker(pytest.mark.official("dreamerv3"))
+        for marker in item.iter_markers("official"):
+            upstream = (*marker.args, parameters.get("upstream", "tdmpc2"))[0]
+            item.user_properties.append(("official", TITLES[upstream]))
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
 
 
 def pytest_terminal_summary(terminalreporter):
-    statistics = terminalreporter.stats
+    for upstream, title in TITLES.items():
 
-    def count(*outcomes, reason=""):
-        reports = [report for outcome in outcomes for report in statistics.get(outcome, [])]
-        return sum("official" in getattr(report, "keywords", ()) and reason in str(report.longrepr or "")
-                   for report in reports)  # fmt: skip
+        def count(*outcomes, reason="", title=title):
+            reports = [report for outcome in outcomes for report in terminalreporter.stats.get(outcome, [])]
+            return sum(
+                ("official", title) in map(tuple, report.user_properties) and reason in str(report.longrepr or "")
+                for report in reports
+                if hasattr(report, "user_properties")
+            )
 
-    ran = count("passed", "failed")
-    skipped = count("skipped", reason=NOT_FOUND)
-    if ran:
-        terminalreporter.write_line(f"official TD-MPC2 code: {ran} tests ran on it (commit {TDMPC2.pin[:7]})")
-    if skipped:
-        terminalreporter.write_line(
-            f"official TD-MPC2 code: not found, {skipped} tests skipped; "
-            "add it with `tdmpc2-lean upstream add PATH` or `tdmpc2-lean upstream fetch`"
-        )
+        if ran := count("passed", "failed"):
+            terminalreporter.write_line(f"official {title} code: {ran} tests ran on it")
+        if skipped := count("skipped", reason=NOT_FOUND.format(title)):
+            named = "" if upstream == "tdmpc2" else f" --upstream {upstream}"
+            terminalreporter.write_line(
+                f"official {title} code: not found, {skipped} tests skipped; "
+                f"add it with `tdmpc2-lean upstream add PATH{named}` or `tdmpc2-lean upstream fetch{named}`"
+            )
 
 
-def users_checkout(commit: str) -> Checkout | None:
-    """The official code at a commit, as whoever runs the tests has it; None if they do not."""
+def users_checkout(upstream: str, where: str) -> Checkout | None:
+    """The official code at a commit (or `release`), as whoever runs the tests has it; None if they do not."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (
-            ("TDMPC2_LEAN_CACHE", USERS_CACHE),
-            (TDMPC2.environment_variable, USERS_CHECKOUT),
-        ):
+        for name, value in USERS.items():
             if value is None:
                 patch.delenv(name, raising=False)
             else:
                 patch.setenv(name, value)
         try:
-            return find_checkout("tdmpc2", commit, may_clone=False)
+            return find_checkout(upstream, where, may_clone=False)
         except UserError:
             return None
 
 
 @pytest.fixture(scope="session")
+def official_dreamerv3() -> Checkout:
+    """The official DreamerV3 at the pin, as plain files that no test may change."""
+    found = users_checkout("dreamerv3", DREAMERV3.pin)
+    if found is None:
+        pytest.skip(NOT_FOUND.format("DreamerV3"))
+    return found
+
+
+@pytest.fixture(scope="session")
+def official_release() -> Checkout:
+    """The official DreamerV3's release on package indexes, as plain files that no test may change."""
+    found = users_checkout("dreamerv3", "release")
+    if found is None:
+        pytest.skip(NOT_FOUND.format("DreamerV3") + ": its release")
+    return found
+
+
+@pytest.fixture(scope="session")
 def official() -> Checkout:
     """The official code at the pin, as plain files that no test may change."""
-    found = users_checkout(TDMPC2.pin)
+    found = users_checkout("tdmpc2", TDMPC2.pin)
     if found is None:
-        pytest.skip(NOT_FOUND)
+        pytest.skip(NOT_FOUND.format("TD-MPC2"))
     return found
 
 
 @pytest.fixture(scope="session")
 def official_commits() -> dict[str, Checkout]:
     """Those of the four tried commits that this machine has, the pin first: {commit: checkout}."""
-    found = {commit: users_checkout(commit) for commit in TDMPC2.trees}
+    found = {commit: users_checkout("tdmpc2", commit) for commit in TDMPC2.trees}
     found = {commit: checkout for commit, checkout in found.items() if checkout is not None}
     if not found:
-        pytest.skip(NOT_FOUND)
+        pytest.skip(NOT_FOUND.format("TD-MPC2"))
     return found
 
 

@@ -69,15 +69,3 @@ def planned(code, tmp_path):
         return plan.training(words, flags, cwd=tmp_path, **named)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def official_dreamerv3() -> Checkout:
-    """The official code at the pin, as whoever runs the tests has it; never fetched."""
-    from tdmpc2_lean.errors import UserError
-    from tdmpc2_lean.upstreams import find_checkout
-
-    try:
-        return find_checkout("dreamerv3", UPSTREAMS["dreamerv3"].pin, may_clone=False)
-    except UserError as error:
-        pytest.skip(f"no official DreamerV3 code on this machine: {error.message}")

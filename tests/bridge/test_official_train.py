@@ -26,7 +26,7 @@ TINY_FLAGS = [
 
 WORDS = ["run.steps=600", "chunk=400", "seed=3", "arm=dyn=0.25"]
 
-pytestmark = [pytest.mark.official, pytest.mark.slow]
+pytestmark = [pytest.mark.official("dreamerv3"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

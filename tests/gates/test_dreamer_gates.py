@@ -9,7 +9,7 @@ from tdmpc2_lean.validation.gates.run import SUITES, run
 from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
 
 GATES = SUITES["dreamerv3"].gates
-pytestmark = [pytest.mark.official, pytest.mark.slow]
+pytestmark = [pytest.mark.official("dreamerv3"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.upstreams import UPSTREAMS, find_checkout, tree_id
 from tdmpc2_lean.validation import child
 
-pytestmark = pytest.mark.official
+pytestmark = pytest.mark.official("dreamerv3")
 
 DREAMERV3 = UPSTREAMS["dreamerv3"]
 SERIES = patching.read_series("dreamerv3")

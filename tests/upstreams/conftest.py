@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.upstreams import UPSTREAMS, Upstream, checkout, find_checkout, registry, repository, tree
+from tdmpc2_lean.upstreams import UPSTREAMS, Upstream, checkout, registry, repository, tree
 
 FILES = {
     "README.md": b"made for a test\n",
@@ -22,26 +21,6 @@ FILES = {
     ".gitattributes": b"*.sh export-ignore\n*.yaml text eol=lf\ntdmpc2/common/*.py export-subst\n",
     ".gitignore": b"logs/\nsecret*.py\n",
 }
-
-
-@pytest.fixture(scope="session")
-def official_dreamerv3():
-    """The official DreamerV3 at the pin, as plain files that no test may change."""
-    return here(UPSTREAMS["dreamerv3"].pin)
-
-
-@pytest.fixture(scope="session")
-def official_release():
-    """The official DreamerV3's release, as plain files that no test may change."""
-    return here("release")
-
-
-def here(where):
-    """What whoever runs the tests has of the official DreamerV3; the test is skipped if they do not."""
-    try:
-        return find_checkout("dreamerv3", where, may_clone=False)
-    except UserError:
-        pytest.skip(f"no official DreamerV3 code ({where[:7]}) on this machine")
 
 
 @pytest.fixture(scope="session", name="git")
