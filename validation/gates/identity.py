@@ -170,7 +170,7 @@ def per_patch_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
         if index < length:
             yield Result(gate, NOT_JUDGED, f"the code before it does not run here: {why}")
             continue
-        before = "unpatched" if index == 0 else f"the {index} before it"
+        before = f"the {index} before it" if index else reference_name(subject, 0, "", arms.training)
         started = time.time()
         yield judged(gate, arms, subject.prefix(index), subject.prefix(index + 1), before, started)
 
