@@ -146,6 +146,7 @@ def check(checkout, names, folder, as_json):
                 "needs": list(fit.blocked_by),
                 "problem": fit.problem,
                 "lost": [vars(anchor) for anchor in fit.lost],
+                "passed_over": list(fit.passed_over),
             }
             for fit in found.fits
         ]
@@ -156,6 +157,8 @@ def check(checkout, names, folder, as_json):
     for fit in found.fits:
         if fit.ok:
             verdict = "applied" if fit.applied else "applies"
+            if fit.passed_over:
+                verdict += f", but for {', '.join(fit.passed_over)}, which the release lacks"
         elif fit.blocked_by:
             verdict = f"needs {', '.join(fit.blocked_by)}"
         elif fit.problem:

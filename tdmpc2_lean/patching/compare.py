@@ -15,7 +15,15 @@ from tdmpc2_lean.patching.disk import State, Store
 from tdmpc2_lean.patching.render import render, render_series
 from tdmpc2_lean.patching.series import Series
 from tdmpc2_lean.patching.source import BOM, lines_of
-from tdmpc2_lean.patching.verbs import find_root, finish_pending, is_git, original_files, series_of, store_of
+from tdmpc2_lean.patching.verbs import (
+    find_root,
+    finish_pending,
+    is_git,
+    left_out,
+    original_files,
+    series_of,
+    store_of,
+)
 
 Pair = tuple[bytes | None, bytes | None]
 IGNORED = {".git", ".tdmpc2-lean", "__pycache__"}
@@ -230,9 +238,10 @@ def show(name: str, root: str | Path, series: Series | None = None) -> str:
     store = store_of(root)
     finish_pending(store)
     base = original_files(store, store.state())
-    below = render_series([needed for needed in series.closure([name]) if needed is not patch], base)
+    lacking = left_out(root, series.upstream)
+    below = render_series([needed for needed in series.closure([name]) if needed is not patch], base, lacking)
     files = ChainMap(below, base)
-    return unified({path: (files.get(path), data) for path, data in render(patch, files).items()})
+    return unified({path: (files.get(path), data) for path, data in render(patch, files, lacking).items()})
 
 
 def upstream_commit(root: Path) -> str | None:

@@ -14,7 +14,7 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
 from tdmpc2_lean.patching.disk import FileRecord, Plan, State, Store, Tree, Write, sha256
-from tdmpc2_lean.patching.render import RenderError, render, render_series
+from tdmpc2_lean.patching.render import RenderError, is_left_out, render, render_series
 from tdmpc2_lean.patching.series import Patch, Series, read_series
 
 
@@ -38,13 +38,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether one patch applies. lost: its lost anchors; blocked_by: needed patches that do not apply."""
+    """Whether one patch applies. lost: its lost anchors; blocked_by: needed patches that do not apply.
+
+    passed_over: files of its edits that the checkout lacks because its upstream's release does.
+    """
 
     patch: Patch
     applied: bool = False
     lost: tuple[LostAnchor, ...] = ()
     blocked_by: tuple[str, ...] = ()
     problem: str | None = None
+    passed_over: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -105,6 +109,19 @@ def series_of(root: str | Path) -> Series:
     root = find_root(root)
     state = store_of(root).state()
     return read_series(state.upstream if state.applied else upstream_of(root))
+
+
+def left_out(root: Path, upstream: str) -> tuple[str, ...]:
+    """What the checkout lacks by being an unpacked release of its upstream's; () for any other checkout.
+
+    It is one if it has nothing of what the release leaves out.
+    """
+    from tdmpc2_lean.upstreams import UPSTREAMS
+
+    release = UPSTREAMS[upstream].release if upstream in UPSTREAMS else None
+    if release is None or is_git(root) or any((root / path).exists() for path in release.left_out):
+        return ()
+    return release.left_out
 
 
 def is_git(root: Path) -> bool:
@@ -178,17 +195,19 @@ def check(root: str | Path, series: Series | None = None, names: Sequence[str] |
     recovered = finish_pending(store)
     state = store.state()
     base = original_files(store, state)
+    lacking = left_out(root, series.upstream)
     changed: dict[str, bytes] = {}
     fits: dict[str, Fit] = {}
     for patch in series.closure(names):
         on = patch.name in state.names
+        passed = tuple(file for file in patch.files if is_left_out(file, lacking) and file not in base)
         blocked = tuple(need for need in patch.needs if not fits[need].ok)
         if blocked:
             fits[patch.name] = Fit(patch, on, blocked_by=blocked)
             continue
         try:
-            changed |= render(patch, ChainMap(changed, base))
-            fits[patch.name] = Fit(patch, on)
+            changed |= render(patch, ChainMap(changed, base), lacking)
+            fits[patch.name] = Fit(patch, on, passed_over=passed)
         except LostAnchors as error:
             fits[patch.name] = Fit(patch, on, lost=error.anchors)
         except RenderError as error:
@@ -390,7 +409,7 @@ def _remaining(state: State, series: Series, names: Sequence[str], root: Path) -
 def _plan(store: Store, state: State, wanted: tuple[Patch, ...], series: Series | None, verb: str) -> Plan:
     """What to write so that exactly `wanted` is on the checkout. Reads, and changes nothing."""
     base = original_files(store, state)
-    result = render_series(wanted, base) if wanted else {}
+    result = render_series(wanted, base, left_out(store.root, series.upstream)) if wanted else {}
     writes, files, originals = [], {}, []
     for name in sorted({*result, *state.files}):
         store.tree.path(name)

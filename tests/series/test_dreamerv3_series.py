@@ -124,6 +124,24 @@ def test_edits_of_files_that_a_release_leaves_out_are_passed_over_and_no_others(
         patching.render_series(SERIES, release, LEFT_OUT)
 
 
+def test_an_unpacked_release_takes_the_series_as_far_as_it_has_the_files(official_release, tmp_path):
+    folder = tmp_path / "release"
+    shutil.copytree(official_release.root, folder, ignore=shutil.ignore_patterns(".tdmpc2-lean", "__pycache__"))
+    before = tree_id(folder)
+    found = patching.check(folder)
+    assert found.ok and {file for fit in found.fits for file in fit.passed_over} == {
+        "dreamerv3/configs.yaml",
+        "embodied/envs/dmc.py",
+    }
+    patching.apply(folder)
+    assert (folder / "embodied/run/resume.py").exists() and not (folder / "embodied/envs").exists()
+    patching.revert(folder, ["profiler", "from-checkpoint"])
+    patching.revert(folder)
+    assert tree_id(folder) == before
+    (folder / "embodied/envs").mkdir()  # no longer what a release is: nothing may be passed over
+    assert not patching.check(folder).ok
+
+
 def test_a_file_named_as_left_out_is_edited_where_it_is_there(pin):
     files = patched.official_files(pin)
     assert patching.render_series(SERIES, files, LEFT_OUT) == patching.render_series(SERIES, files)

@@ -32,8 +32,10 @@ class DMC(embodied.Env):
 
     def __init__(self, env, repeat=1, size=(64, 64), proprio=True, image=True, camera=-1, log_image=True, seed=None):
         self._picture = "image" if image else "log/image" if log_image else None
-        # dm_control chooses its renderer when it is imported, which is why that happens no earlier.
-        os.environ.setdefault("MUJOCO_GL", "egl" if self._picture else "disable")
+        # dm_control chooses its renderer when it is imported, which is why that happens no earlier. Some tasks render
+        # what they observe.
+        sees = isinstance(env, str) and env.startswith(("manip_", "rodent_"))
+        os.environ.setdefault("MUJOCO_GL", "egl" if self._picture or sees else "disable")
         self._camera = camera
         if isinstance(env, str):
             domain, task = env.split("_", 1)
