@@ -4,6 +4,7 @@ The official main.py is run as `dreamer-bridge train` runs it. The measure is th
 chunk by chunk (curve.jsonl); its own folder is `logs` in the run's.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ def make(
             "agent steps and when it is stopped.",
             "leave them away",
         )
+    if not protocol.judged:
+        surroundings = dataclasses.replace(surroundings, device="cpu")
     if surroundings.device is None and not settings.has_accelerator():
         raise UserError(
             "no plugin of JAX for an accelerator is installed, and a run is to use one.",

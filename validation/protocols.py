@@ -132,7 +132,7 @@ def name_of(agent: str, task: str, physics: str = "dm_control") -> str:
 @functools.cache
 def registry() -> dict[str, Protocol]:
     """All protocols by name, those of a criterion together."""
-    found = [_smoke()]
+    found = [_tdmpc2_smoke(), _dreamerv3_smoke()]
     for criterion in criteria.criteria().values():
         make = _tdmpc2 if criterion.agent == "tdmpc2" else _dreamerv3
         found += [make(criterion, task) for task in criterion.tasks]
@@ -203,7 +203,36 @@ def _dreamerv3(criterion: criteria.Criterion, task: str) -> Protocol:
     )
 
 
-def _smoke() -> Protocol:
+def _dreamerv3_smoke() -> Protocol:
+    """A minute or two of DreamerV3 on one CPU core: three chunks of two episodes each on cartpole-balance."""
+    repeat, steps = 4, EPISODE
+    return Protocol(
+        name=name_of("dreamerv3", SMOKE),
+        agent="dreamerv3",
+        task=SMOKE,
+        physics="dm_control",
+        environment="cartpole/balance",
+        env_steps=3 * steps * repeat,
+        chunk=steps,
+        episodes=0,
+        seeds=(0,),
+        settings={
+            "size": "size1m",
+            "envs": 1,
+            "action_repeat": repeat,
+            "train_ratio": 16,
+            "batch_size": 4,
+            "batch_length": 16,
+            "replay.size": 1e5,
+            "agent.report": False,
+            "run.report_every": 0,
+        },
+        action_repeat=repeat,
+        judged=False,
+    )
+
+
+def _tdmpc2_smoke() -> Protocol:
     """A minute or so of TD-MPC2 on one CPU core: three chunks of one episode each on cartpole-balance."""
     settings = {
         "task": "cartpole-balance",

@@ -15,7 +15,7 @@ def validate():
 
     \b
     tdmpc2-lean validate list                         all protocols
-    tdmpc2-lean validate run --smoke                  a minute or so on a CPU, through the same code
+    tdmpc2-lean validate run --smoke                  a few minutes on a CPU, through the same code
     tdmpc2-lean validate run tdmpc2-walker-walk       seeds 1, 2 and 3, days on a GPU; again: it goes on
     tdmpc2-lean validate status                       how far the runs are
     tdmpc2-lean validate report runs --out report     PASS, FAIL or INCOMPLETE, and why
@@ -84,14 +84,12 @@ def run(
 
     Exit code 0 if every run is finished or being made by another process, 1 if one failed.
     """
-    from tdmpc2_lean.validation import protocols
     from tdmpc2_lean.validation.runs import Surroundings, campaign
 
     if smoke:
         if names:
             raise UserError("--smoke goes without names.", "leave one of both away")
-        smokes = [name for name, entry in protocols.registry().items() if not entry.judged and not entry.missing]
-        names = tuple(smokes)
+        names = smokes(upstream)
     if not names:
         raise UserError("nothing to run.", "tdmpc2-lean validate run --smoke, or a name: tdmpc2-lean validate list")
     todo = campaign.jobs(names, numbers(seeds) if seeds else None)
@@ -101,6 +99,24 @@ def run(
     counts = [f"{len(jobs)} {outcome}" for outcome, jobs in became.items() if jobs]
     click.echo("; ".join(counts))
     return 1 if became[campaign.FAILED] else 0
+
+
+def smokes(upstream: str | None) -> tuple[str, ...]:
+    """The tiny run of every agent whose packages are here; with `upstream`, of that one's."""
+    from importlib.util import find_spec
+
+    from tdmpc2_lean.upstreams.checkout import upstream_of
+    from tdmpc2_lean.validation import protocols
+
+    tiny = [entry for entry in protocols.registry().values() if not entry.judged and not entry.missing]
+    if upstream is not None:
+        tiny = [entry for entry in tiny if entry.agent == upstream_of(upstream)]
+    elif find_spec("elements") is None:
+        left = [entry for entry in tiny if entry.agent == "dreamerv3"]
+        tiny = [entry for entry in tiny if entry not in left]
+        for entry in left:
+            click.echo(f"note: {entry.name} is not run; it needs pip install 'tdmpc2_lean[dreamer]'", err=True)
+    return tuple(entry.name for entry in tiny)
 
 
 def numbers(text: str) -> list[int]:

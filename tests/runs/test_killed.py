@@ -108,7 +108,7 @@ def test_a_killed_run_ends_as_the_uninterrupted_one(miniature, tmp_path):
 @pytest.mark.slow
 def test_a_smoke_run_killed_at_five_random_moments_ends_as_the_uninterrupted_one(official, tmp_path):
     def start(out):
-        command = [sys.executable, "-m", "tdmpc2_lean", "validate", "run", "--smoke", "--out", str(out), "--quiet"]
+        command = [sys.executable, "-m", "tdmpc2_lean", "validate", "run", "tdmpc2-smoke", "--out", str(out), "--quiet"]
         command += ["--threads", "1", "--upstream", official.commit]
         return subprocess.Popen(
             command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
