@@ -33,8 +33,8 @@ def test_every_gate_has_negative_controls(name):
     assert controls_of(name)
 
 
-# The controls of `resume` take minutes: each trains, is killed and trains again.
-MINUTES = {"resume"}
+# Controls that take minutes: of `resume`, which train twice, and of `per-patch-identity`, which trains on every prefix.
+MINUTES = {"resume", "per-patch-identity"}
 
 
 @pytest.mark.parametrize(
