@@ -138,6 +138,15 @@ def any_checkout(request) -> Checkout:
 
 
 @pytest.fixture
+def official_or_miniature(request) -> Checkout:
+    """The official code where it is here, else the miniature: for what takes too long to be run on both."""
+    found = users_checkout("tdmpc2", TDMPC2.pin)
+    if found is not None:
+        request.node.user_properties.append(("official", TITLES["tdmpc2"]))
+    return found or find_checkout("miniature")
+
+
+@pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     """An empty cache for one test, and no checkout named in the environment. Gives the cache's folder."""
     folder = tmp_path / "cache"

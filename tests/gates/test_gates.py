@@ -16,14 +16,22 @@ from tdmpc2_lean.validation.traced import Budget
 SHORT = Budget(steps=90)  # still an end of an episode, an evaluation and the buffer's wrap-around
 
 
-@pytest.fixture(scope="session")
-def subject(any_checkout):
-    return find_subject("miniature" if any_checkout.upstream == "miniature" else any_checkout.commit)
-
-
 @pytest.mark.parametrize("name", GATES)
-def test_gate_passes(subject, name):
-    report = run(subject, [name], SHORT if subject.reference.upstream == "miniature" else None)
+def test_gate_passes(official_or_miniature, name):
+    if official_or_miniature.upstream == "miniature":
+        judged(name, "miniature", SHORT)
+    else:
+        judged(name, official_or_miniature.commit, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GATES)
+def test_gate_passes_on_the_miniature(name):
+    judged(name, "miniature", SHORT)
+
+
+def judged(name, where, budget):
+    report = run(find_subject(where), [name], budget)
     assert report.results and report.ok, [r for r in report.results if r.outcome == FAIL]
     assert any(result.outcome == PASS for result in report.results), "nothing was judged"
 
@@ -33,8 +41,8 @@ def test_every_gate_has_negative_controls(name):
     assert controls_of(name)
 
 
-# Controls that take minutes: of `resume`, which train twice, and of `per-patch-identity`, which trains on every prefix.
-MINUTES = {"resume", "per-patch-identity"}
+# Controls that take minutes: each trains, several times or on every prefix of the series, or plans for many.
+MINUTES = {"resume", "per-patch-identity", "seed", "plan-vec-many"}
 
 
 @pytest.mark.parametrize(
