@@ -77,7 +77,8 @@ def run(names, upstream, checkout, steps, task, controls, allow_local_changes, j
         raise UserError(f"The folder of --json {json_file} does not exist.", f"mkdir -p {json_file.parent}")
     subject = find_subject(checkout, allow_local_changes, upstream)
     suite = suite_of(subject.upstream)
-    budget = suite.budget(**({"steps": steps} if steps else {}) | ({"task": task} if task else {}))
+    wanted = ({"steps": steps} if steps else {}) | ({"task": suite.task(task, subject.code_dir)} if task else {})
+    budget = suite.budget(**wanted)
     click.echo(f"subject    {subject.name}")
     click.echo(f"reference  {subject.reference.label}, {suite.where}")
 

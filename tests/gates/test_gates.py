@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tdmpc2_lean.commands.gate import gate as gate_command
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation.gates.results import FAIL, PASS
-from tdmpc2_lean.validation.gates.run import GATES, run
+from tdmpc2_lean.validation.gates.run import GATES, SUITES, run
 from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
 from tdmpc2_lean.validation.traced import Budget
 
@@ -74,6 +74,33 @@ def test_gate_rejects_every_wrong_patch_on_the_official_code(official, name):
 def test_an_unknown_gate_is_told_with_the_nearest(miniature):
     with pytest.raises(UserError, match="default-identity"):
         run(find_subject("miniature"), ["default-idenity"])
+
+
+@pytest.mark.parametrize(
+    "upstream, name, told",
+    [
+        ("tdmpc2", "cheeta-run", "Did you mean 'cheetah-run'"),
+        ("tdmpc2", "dmc_walker_walk", "there is no task"),
+        ("tdmpc2", "mt30", "stands for many"),
+        ("dreamerv3", "walker-wlak", "Did you mean 'walker-walk'"),
+        ("dreamerv3", "atari_pong", "none of dm_control"),
+    ],
+)
+def test_a_task_on_which_no_gate_can_train_is_an_error_and_no_verdict(official_or_miniature, upstream, name, told):
+    with pytest.raises(UserError, match=told):
+        SUITES[upstream].task(name, official_or_miniature.code_dir)
+
+
+def test_a_task_may_be_written_as_either_upstream_writes_it(miniature):
+    assert SUITES["tdmpc2"].task("cup-catch", miniature.code_dir) == "cup-catch"
+    assert {SUITES["dreamerv3"].task(name, miniature.code_dir) for name in ("dmc_cup_catch", "cup-catch")} == {
+        "dmc_cup_catch"
+    }
+
+
+def test_the_command_judges_nothing_on_a_misspelt_task():
+    done = CliRunner().invoke(gate_command, ["run", "seed", "--checkout", "miniature", "--task", "cheeta-run"])
+    assert isinstance(done.exception, UserError) and "cheetah-run" in str(done.exception)
 
 
 def test_a_fork_is_judged_as_it_is(official, tmp_path):

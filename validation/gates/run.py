@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching import Patch
+from tdmpc2_lean.training import tasks
 from tdmpc2_lean.upstreams.registry import upstream_named
 from tdmpc2_lean.validation import child, traced, traced_dreamer
 from tdmpc2_lean.validation.gates import dreamer, identity, planning, resuming, updates
@@ -75,6 +77,8 @@ class Suite:
 
     gates: by name. budget: what of a training run they compare, with its defaults. training: how arms are trained.
     packages: those whose versions a report names. where: on what the comparison is made, for tables.
+    task: makes of the user's name of a task and the subject's code folder the official name; UserError, with the
+    nearest, where there is none on which the gates can train.
     """
 
     gates: Mapping[str, Gate]
@@ -82,16 +86,43 @@ class Suite:
     training: identity.Training
     packages: Sequence[str]
     where: str
+    task: Callable[[str, Path], str]
+
+
+def task_of_tdmpc2(name: str, code_dir: Path) -> str:
+    """A task of dm_control, or of another suite that may be installed."""
+    tasks.check(name, code_dir)
+    if name.replace("_", "-") in tasks.multitask(code_dir):
+        raise UserError(f"{name} stands for many tasks; a gate trains on one.", "name one, such as cheetah-run")
+    return name
+
+
+def task_of_dreamerv3(name: str, code_dir: Path) -> str:
+    """A task of dm_control's suite, in either upstream's spelling."""
+    from dreamer_bridge import tasks as of_dreamer
+
+    found = of_dreamer.official(name)
+    if not found.startswith(f"{of_dreamer.DMC}_"):
+        raise UserError(f"{found} is none of dm_control; the gates train on its tasks.", "such as dmc_walker_walk")
+    return found
 
 
 SUITES = {
-    "tdmpc2": Suite(GATES, traced.Budget, identity.TDMPC2, PACKAGES, "on this machine's CPU, eager, one thread"),
+    "tdmpc2": Suite(
+        GATES,
+        traced.Budget,
+        identity.TDMPC2,
+        PACKAGES,
+        "on this machine's CPU, eager, one thread",
+        task_of_tdmpc2,
+    ),
     "dreamerv3": Suite(
         {name: Gate(name, proves, run) for name, (proves, run) in dreamer.GATES.items()},
         traced_dreamer.Budget,
         identity.DREAMERV3,
         DREAMERV3,
         "on this machine's CPU, float32, one core (XLA gives other bits with another number of cores)",
+        task_of_dreamerv3,
     ),
 }
 
