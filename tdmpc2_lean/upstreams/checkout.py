@@ -89,14 +89,15 @@ def find_checkout(
     """The checkout that is meant: what `where` names, else the environment, the cached pin, a clone.
 
     where: a folder (clone, bare repository, downloaded archive), a commit, tag or branch of the upstream, the
-        word 'release' (the upstream's own on package indexes) or the word 'miniature'. Without it and without the
-        environment variable the pin is meant, or the release where that is the official code that can be had.
+        word 'release' (the upstream's own on package indexes) or the word 'miniature'. Either word comes before a
+        folder of that name, which is written './release' or given as a Path. Without it and without the environment
+        variable the pin is meant, or the release where that is the official code that can be had.
     may_clone: whether the network may be asked for what is not on this machine.
 
     UserError when nothing of that is there (naming the ways out), when a folder is not official code, or when
     it has local changes that were not allowed. Nothing is ever used in place of what was asked for.
     """
-    if upstream == MINIATURE or (where is not None and str(where) == MINIATURE):
+    if MINIATURE in (upstream, where):
         return miniature()
     known = upstream_named(upstream)
     if where is not None and str(where):
@@ -173,12 +174,12 @@ def named(
     known: Upstream, where: str | Path, source: str, allow_local_changes: bool, may_clone: bool
 ) -> Checkout:
     """The checkout that the user named by a path or a ref."""
+    if where == release.WORD:
+        return at_release(known, may_clone)
+    words = str(where)
     folder = Path(where).expanduser()
     if folder.is_dir():
         return at_path(known, folder, source, allow_local_changes)
-    words = str(where)
-    if words == release.WORD:
-        return at_release(known, may_clone)
     if isinstance(where, Path) or words.startswith(("/", "~", ".")):
         raise UserError(
             f"there is no folder {folder}.",
@@ -564,7 +565,7 @@ def verify(where: str | Path | None = None, upstream: str | None = None) -> dict
 
 def upstream_of(where: str | Path | None) -> str:
     """The upstream of a folder by its own content; the one that has a release for its word; else 'tdmpc2'."""
-    if str(where) == release.WORD:
+    if where == release.WORD:
         return next(known.name for known in UPSTREAMS.values() if known.release)
     folder = Path(where).expanduser() if where is not None else None
     if folder is None or not folder.is_dir():

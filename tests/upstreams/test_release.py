@@ -9,6 +9,7 @@ import socket
 import sys
 import tarfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,7 @@ from tdmpc2_lean.upstreams import (
     tree_id,
     verify,
 )
+from tdmpc2_lean.upstreams.checkout import upstream_of
 
 KNOWN = UPSTREAMS["dreamerv3"]
 FILES = {
@@ -229,6 +231,18 @@ def test_a_commit_that_was_asked_for_is_never_replaced_by_the_release(index, mon
     monkeypatch.setenv(KNOWN.environment_variable, KNOWN.pin)
     with pytest.raises(UserError, match="no contact"):
         find_checkout("dreamerv3")
+
+
+def test_the_words_come_before_folders_of_their_names(index, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("release", "miniature"):
+        (tmp_path / name).mkdir()
+    assert upstream_of("release") == "dreamerv3" and find_checkout("dreamerv3", "release").release == "3.3.1"
+    assert find_checkout("tdmpc2", "miniature").root != tmp_path / "miniature"
+    for folder in ("./release", Path("release"), "./miniature", Path("miniature")):
+        assert upstream_of(folder) == "tdmpc2"
+        with pytest.raises(UserError, match="is no checkout"):
+            find_checkout("dreamerv3", folder)
 
 
 def test_the_environment_can_ask_for_the_release(index, monkeypatch):
