@@ -264,14 +264,19 @@ class Log:
         self.last: collections.deque[str] = collections.deque(maxlen=400)
 
     def follow(self, stream) -> None:
-        """Copy the stream into the file until it ends. Of a line that overwrites itself, the end stays."""
+        """Copy the stream into the file until it ends. Of a line that overwrites itself, the end stays.
+
+        On a full disk lines are lost and the stream is read on: a script that waits for its reader would hang.
+        """
         for raw in stream:
             text = COLOURS.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n").rpartition("\r")[2].rstrip()
-            self.file.write(text + "\n")
             self.last.append(text)
+            with contextlib.suppress(OSError):
+                self.file.write(text + "\n")
 
     def close(self) -> None:
-        self.file.close()
+        with contextlib.suppress(OSError):
+            self.file.close()
 
     def tail(self, lines: int = LAST_LINES) -> list[str]:
         """The last lines that say something."""

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tdmpc2_lean import training
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.training import RunFailed, plan, record
+from tdmpc2_lean.training.run import Log
 
 COMMAND = [sys.executable, "-m", "tdmpc2_lean", "train"]
 
@@ -124,6 +126,13 @@ def test_a_failing_run_shows_the_end_of_its_log_and_exits_with_1(tiny, workplace
     assert len(told.splitlines()) < 60
     kept = record.read(folder)
     assert kept["state"] == "failed" and kept["exit_code"] == 1 and "Error" in kept["error"]
+
+
+def test_a_script_is_read_to_its_end_on_a_full_disk():
+    log = Log(Path("/dev/full"))
+    log.follow(b"line %d\n" % number for number in range(1000))
+    log.close()
+    assert log.tail(1) == ["line 999"]
 
 
 def test_a_simulator_that_cannot_draw_is_told_with_the_real_reason(tiny, workplace, monkeypatch):
