@@ -210,6 +210,7 @@ def training(
     )
     if chunk % plan.repeat:
         raise UserError(f"a chunk of {chunk} env steps at action repeat {plan.repeat}.", "give a multiple of it")
+    check_environments(plan)
     check_from_checkpoint(plan)
     return replace(plan, resumes=looked_at and resumes(plan))
 
@@ -291,6 +292,15 @@ def notes_of(lacking: Sequence[str], arm: Arm, found: Mapping[str, Any]) -> list
     if found["script"] != "train":
         notes.append(f"script={found['script']}: progress and curve are kept of `train` alone")
     return notes
+
+
+def check_environments(plan: Plan) -> None:
+    """UserError if environments are to run in processes of their own, which release 3.3.1 waits for without end."""
+    if plan.checkout.release and not plan.config["run"]["debug"]:
+        raise UserError(
+            f"{plan.checkout.label} hangs with environments in other processes (run.debug=False), patched or not.",
+            "leave run.debug away, or use the pinned commit: upstream=PATH of a clone",
+        )
 
 
 def check_from_checkpoint(plan: Plan) -> None:

@@ -20,6 +20,8 @@ from tdmpc2_lean.validation.runs import folder as folders
 CHILD = "dreamer_bridge.child"
 LOG = "train.log"
 REQUEST = "request.json"
+# What JAX says where jax.platform= names an accelerator for which it has no plugin or driver.
+NO_ACCELERATOR = ("Unable to initialize backend", "_default_backend is not None", "Unknown backend")
 PATIENCE = 120.0  # seconds: an interrupted run still writes a checkpoint, with all of its replay
 
 
@@ -180,7 +182,7 @@ def explained(exit_code: int, log: running.Log) -> RunFailed:
         return RunFailed(f"{said.partition(': ')[2]}\n  log: {log.path}", "--trust-checkpoint, only if you do")
     if "No module named" in text:
         next_step = "pip install 'tdmpc2_lean[dreamer]', or what the log says is missing"
-    elif "Unable to initialize backend" in text:
+    elif any(said in text for said in NO_ACCELERATOR):
         next_step = "jax.platform=cpu, or install JAX's plugin for the accelerator"
     elif "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower():
         next_step = "a smaller size= or batch_size="
@@ -197,7 +199,14 @@ def summary(outcome: Outcome) -> Sequence[str]:
     timing = kept["timing"] or {}
     speed = timing.get("learning_steps_per_second") or timing.get("steps_per_second")
     pace = f", {speed:.1f} agent steps/s while learning, {timing['updates']} updates" if speed else ""
+    took = f"finished in {duration(kept['seconds'])}"
+    if kept["attempts"] > 1:
+        gone_on = ", ".join(f"{step:,}" for step in kept["resumed_at"]) or "0"
+        took = (
+            f"finished {duration(kept['seconds'])} after its first start, at attempt {kept['attempts']} "
+            f"(gone on at agent step {gone_on})"
+        )
     return [
-        f"finished in {duration(kept['seconds'])}{pace} (n=1 run, seed {kept['seed']})",
+        f"{took}{pace} (n=1 run, seed {kept['seed']})",
         f"folder: {outcome.folder}",
     ]

@@ -26,7 +26,7 @@ defaults:
     atari: {repeat: 4}
   replay: {separate_report: False, size: 5e6}
   run: {steps: 1e10, train_ratio: 32.0, envs: 16, log_every: 120, report_every: 300, save_every: 900,
-        from_checkpoint: '', clock: seconds, resume_exact: False}
+        from_checkpoint: '', debug: True, clock: seconds, resume_exact: False}
   jax: {platform: cuda, compute_dtype: bfloat16, prealloc: True, profiler: True, prefetch: True}
   agent:
     loss_scales: {rec: 1.0, rew: 1.0, dyn: 1.0, rep: 0.1}

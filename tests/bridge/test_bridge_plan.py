@@ -1,11 +1,12 @@
 """What the user writes becomes a plan: words, presets, arms, official flags, and who wins."""
 
+import dataclasses
 import json
 
 import pytest
 
-from dreamer_bridge import arms, config, trust
-from dreamer_bridge.plan import specification
+from dreamer_bridge import arms, child, config, curve, plan, run, trust
+from dreamer_bridge.plan import latest_checkpoint, specification
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.training import presets, record
 
@@ -141,6 +142,16 @@ def test_mistakes_are_told_with_what_mends_them(planned, words, flags, told):
     assert told in str(error.value) and error.value.next_step
 
 
+def test_the_release_is_not_started_where_it_would_hang(planned, monkeypatch):
+    words = ["task=cheetah-run", "run.debug=False"]
+    found = planned(*words)
+    assert found.config["run"]["debug"] is False
+    monkeypatch.setattr(plan, "find_checkout", lambda *a, **k: dataclasses.replace(found.checkout, release="3.3.1"))
+    with pytest.raises(UserError, match="hangs"):
+        planned(*words)
+    assert planned(words[0]).checkout.release
+
+
 def test_keys_of_patches_that_are_left_out_are_not_set_and_that_is_said(planned, code):
     path = code / "dreamerv3" / "configs.yaml"
     text = path.read_text()
@@ -218,6 +229,25 @@ def test_files_that_are_no_runs_are_left_alone(planned):
     (plan.folder / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match="no run's"):
         planned("task=cheetah-run")
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+@pytest.mark.parametrize("exact", [True, False])
+def test_what_a_killed_run_wrote_after_its_checkpoint_is_dropped(planned, checkpoint, exact):
+    plan = planned("task=cheetah-run", f"run.resume_exact={exact}", "env.dmc.repeat=2", "chunk=1000")
+    left_behind(plan, checkpoint=checkpoint)
+    state = {"agent_steps": 1200, "curve": {"number": 3}}
+    if checkpoint:
+        (latest_checkpoint(plan.folder) / child.STATE).write_text(json.dumps(state))
+    lines = [{"chunk": number, "env_steps": 1000 * number} for number in (1, 2, 3, 4)]
+    (plan.folder / curve.FILE).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"chunk": 5, "env')
+    scores = [{"step": step, "episode/score": 1.0} for step in (1000, 2000, 2400, 2402, 3000)]
+    (plan.folder / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in scores))
+    run.drop_what_is_computed_again(plan, plan.folder / curve.FILE)
+    assert [line["chunk"] for line in curve.read_lines(plan.folder / curve.FILE)] == ([1, 2] if checkpoint else [])
+    # With an exact checkpoint the official code cuts its own files.
+    kept = scores if checkpoint and exact else scores[:3] if checkpoint else []
+    assert curve.read_lines(plan.folder / "scores.jsonl") == kept
 
 
 def test_a_resumed_checkpoint_that_was_changed_is_refused_before_anything_starts(planned):

@@ -127,6 +127,7 @@ def test_an_interrupted_run_goes_on_by_the_same_command_and_ends_as_the_uninterr
     kept = record.read(folder)
     assert kept["state"] == "finished" and kept["attempts"] == 2 and kept["resumed_at"][0] > 0
     assert f"going on at agent step {kept['resumed_at'][0]}" in said
+    assert f"at attempt 2 (gone on at agent step {kept['resumed_at'][0]})" in said
     assert (folder / "scores.jsonl").read_bytes() == (finished / "scores.jsonl").read_bytes()
     assert timeless(folder) == timeless(finished)
     assert parameters(folder) == parameters(finished)
@@ -144,6 +145,11 @@ def parameters(folder):
     """The bytes of every parameter, optimiser state included, at the end of a run of ours."""
     saved = pickle.loads((latest_checkpoint(folder) / "agent.pkl").read_bytes())
     return {name: value.tobytes() for name, value in saved["params"].items()} | saved["counters"]
+
+
+def test_an_accelerator_that_is_not_there_is_told_with_what_to_do(command):
+    said = ended(command("exp_name=elsewhere", "jax.platform=cuda", "run.steps=100", "chunk=400"), 1)
+    assert "jax.platform=cpu, or install JAX's plugin" in said and "Traceback" not in said.partition("The end of")[0]
 
 
 def test_ones_own_checkpoint_is_a_starting_point_and_anothers_is_refused(command, finished, tmp_path):
