@@ -17,7 +17,6 @@ import inspect
 import json
 import math
 import os
-import runpy
 import sys
 import threading
 import time
@@ -181,17 +180,11 @@ def main():
         os.sched_setaffinity(0, request["cores"])  # before XLA counts them
     script = request["script"]
     sys.path.insert(0, str(Path(script).parent.parent))
-    sys.argv = [script, *request["flags"]]
     import elements
     import embodied
 
     Watch(channel, request).install(elements, embodied)
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr, flush=True)
-        sys.exit(130)
-    channel.send("end")
+    launch.to_its_end(channel, [script, *request["flags"]])
 
 
 if __name__ == "__main__":

@@ -5,15 +5,14 @@ chunk by chunk (curve.jsonl); its own folder is `logs` in the run's.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import curve, plan, run, settings, trust
+from dreamer_bridge import plan, run, settings, trust
 from dreamer_bridge.progress import Progress
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.training import run as running
-from tdmpc2_lean.training.progress import Display
 from tdmpc2_lean.validation.protocols import Protocol
 from tdmpc2_lean.validation.runs import folder as folders
 from tdmpc2_lean.validation.runs import making
@@ -50,18 +49,10 @@ def make(
         )
     folder = folders.folder_of(out, protocol.name, presets, seed).resolve()
     with folders.held(folder) as lock:
-        earlier = folders.read_record(folder)
-        asked = {
-            "protocol": protocol.name,
-            "seed": seed,
-            "presets": [],
-            "preset_settings": {},
-            "spec": protocol.as_json(),
-        }
-        if earlier is not None:
-            making.check_same(earlier, asked, folder)
-            if earlier.get("state") == making.FINISHED:
-                return False
+        asked = making.asked_of(protocol, seed, presets, {})
+        earlier = making.earlier_start(folder, asked)
+        if earlier.get("state") == making.FINISHED:
+            return False
         planned = plan.training(
             words_of(protocol, seed, surroundings),
             allow_local_changes=surroundings.allow_local_changes,
@@ -71,10 +62,21 @@ def make(
         checkpoint = plan.latest_checkpoint(planned.folder)
         if checkpoint is not None:
             trust.check(checkpoint)
-        record = new_record(protocol, asked, planned, earlier)
+        # What an accelerator is called is known to JAX alone, in the child.
+        provenance = making.provenance_of(planned, None if planned.device == "cpu" else planned.device)
+        record = making.new_record(protocol, asked, run_settings(protocol, planned), provenance, earlier)
         folders.write_record(folder, record)
         run.drop_what_is_computed_again(planned, folder / folders.CURVE)
-        carry_out(planned, protocol, folder, record, lock, quiet)
+        extra = {"provenance": making.short_hash(provenance)}
+        progress = Progress()
+        making.carry_out(
+            protocol, folder, record, progress, quiet,
+            lambda log, display: running.watch(
+                lambda channel: run.command(planned, channel, folder / folders.CURVE, extra),
+                folder, planned.environment, log, progress, display, [lock], run.PATIENCE,
+            ),
+            run.explained,
+        )  # fmt: skip
     return True
 
 
@@ -93,29 +95,6 @@ def words_of(protocol: Protocol, seed: int, surroundings: "making.Surroundings")
     return words
 
 
-def new_record(
-    protocol: Protocol, asked: Mapping[str, Any], planned: plan.Plan, earlier: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """run.json as the run starts, or starts again; see tdmpc2_lean.validation.runs."""
-    earlier = earlier or {}
-    # What an accelerator is called is known to JAX alone, in the child.
-    provenance = making.provenance_of(planned, None if planned.device == "cpu" else planned.device)
-    return {
-        **asked,
-        "agent": protocol.agent,
-        "task": protocol.task,
-        "physics": protocol.physics,
-        "settings": run_settings(protocol, planned),
-        "provenance": provenance,
-        "provenances": {**(earlier.get("provenances") or {}), making.short_hash(provenance): provenance},
-        "state": making.RUNNING,
-        "error": None,
-        "started": earlier.get("started") or making.now(),
-        "ended": None,
-        "attempts": int(earlier.get("attempts") or 0) + 1,
-    }
-
-
 def run_settings(protocol: Protocol, planned: plan.Plan) -> dict[str, Any]:
     """Every official setting, and those that the protocol has names of its own for, read off the configuration."""
     from dreamer_bridge import config
@@ -124,41 +103,3 @@ def run_settings(protocol: Protocol, planned: plan.Plan) -> dict[str, Any]:
     named = {name: found[key] for name, key in KEYS.items()}
     sizes = [name for name in planned.configs if name != plan.OFFICIAL]
     return found | named | {"size": sizes[-1] if sizes else None}
-
-
-def carry_out(
-    planned: plan.Plan, protocol: Protocol, folder: Path, record: dict[str, Any], lock: int, quiet: bool
-) -> None:
-    """Run the child to its end and keep the record. RunFailed or KeyboardInterrupt if it does not get there."""
-    log = running.Log(folder / f"attempt-{record['attempts']}.log")
-    progress = Progress()
-    display = Display(progress, quiet=quiet)
-    extra = {"provenance": making.short_hash(record["provenance"])}
-    try:
-        exit_code, interrupted = running.watch(
-            lambda channel: run.command(planned, channel, folder / folders.CURVE, extra),
-            folder, planned.environment, log, progress, display, [lock], run.PATIENCE,
-        )  # fmt: skip
-    except BaseException as error:
-        record |= {"state": making.FAILED, "error": f"the watching process: {error!r}", "ended": making.now()}
-        folders.write_record(folder, record)
-        raise
-    finally:
-        display.close()
-        log.close()
-    record |= {"ended": making.now()}
-    if exit_code == 0 and progress.ended:
-        lines = len(curve.read_lines(folder / folders.CURVE))
-        if lines == protocol.chunks:
-            folders.write_record(folder, record | {"state": making.FINISHED})
-            return
-        failure = running.RunFailed(
-            f"the run ended with {lines} lines of {protocol.chunks} in {folder / folders.CURVE}.", f"read {log.path}"
-        )
-    elif interrupted:
-        folders.write_record(folder, record | {"state": making.INTERRUPTED})
-        raise KeyboardInterrupt
-    else:
-        failure = run.explained(exit_code, log)
-    folders.write_record(folder, record | {"state": making.FAILED, "error": failure.message})
-    raise failure

@@ -188,11 +188,15 @@ def run_script(channel, request, watch):
             channel.send("broken", module=request["probe"], why=f"{type(error).__name__}: {error}")
             raise
     sys.meta_path.insert(0, Announcer(watch))
-    script = request["script"]
-    sys.path.insert(0, os.path.dirname(script))
-    sys.argv = [script, *request["words"]]
+    sys.path.insert(0, os.path.dirname(request["script"]))
+    to_its_end(channel, [request["script"], *request["words"]])
+
+
+def to_its_end(channel, arguments):
+    """Run a script as `python SCRIPT ARGUMENT…` would, and tell of its end; exit with 130 if it is interrupted."""
+    sys.argv = list(arguments)
     try:
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_path(sys.argv[0], run_name="__main__")
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr, flush=True)
         sys.exit(130)

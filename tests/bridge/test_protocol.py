@@ -13,17 +13,17 @@ ENTRY = protocols.registry()["dreamerv3-dmc_walker_walk"]
 ON_CPU = Surroundings(device="cpu", threads=1)
 
 
-def asked(entry, seed):
-    return {
-        "protocol": entry.name, "seed": seed, "presets": [], "preset_settings": {}, "spec": entry.as_json(),
-    }  # fmt: skip
+def record_of(planned):
+    """run.json of a run of the protocol as it starts."""
+    asked, settings = making.asked_of(ENTRY, 2, (), {}), protocol.run_settings(ENTRY, planned)
+    return json.loads(json.dumps(making.new_record(ENTRY, asked, settings, making.provenance_of(planned), {})))
 
 
 def test_a_run_is_what_its_protocol_says(code, tmp_path):
     planned = plan.training(protocol.words_of(ENTRY, 2, ON_CPU), cwd=tmp_path, folder=tmp_path / "logs")
     assert planned.config["run"]["steps"] == 250_000 and planned.seed == 2 and planned.chunk == 100_000
     assert planned.ratio.per_agent_step == 0.5
-    record = json.loads(json.dumps(protocol.new_record(ENTRY, asked(ENTRY, 2), planned, None)))
+    record = record_of(planned)
     assert protocols.departures(record) == ()
     for key, value in (("size", "size1m"), ("envs", 1), ("train_ratio", 1024), ("action_repeat", 1)):
         changed = record | {"settings": record["settings"] | {key: value}}
@@ -33,7 +33,7 @@ def test_a_run_is_what_its_protocol_says(code, tmp_path):
 def test_a_run_by_other_words_departs(code, tmp_path):
     words = [word for word in protocol.words_of(ENTRY, 2, ON_CPU) if not word.startswith("run.train_ratio")]
     planned = plan.training(words, cwd=tmp_path, folder=tmp_path / "logs")
-    record = json.loads(json.dumps(protocol.new_record(ENTRY, asked(ENTRY, 2), planned, None)))
+    record = record_of(planned)
     assert protocols.departures(record) == ("train_ratio",)
 
 

@@ -16,7 +16,7 @@ from tdmpc2_lean.validation import child, on_jax, trace, traced_dreamer
 from tdmpc2_lean.validation.gates import dreamer
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS
 from tdmpc2_lean.validation.gates.run import SUITES, chosen
-from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject, flat, read_config, upstream_of
+from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject, read_config, upstream_of
 
 GATES = SUITES["dreamerv3"].gates
 
@@ -55,7 +55,6 @@ def test_defaults_are_read_with_dots(tmp_path):
         "defaults:\n  seed: 0\n  run: {clock: steps}\n  a: {b: {c: 1}}\n"
     )
     assert read_config(tmp_path) == {"seed": 0, "run.clock": "steps", "a.b.c": 1}
-    assert flat({}) == {}
 
 
 # -------------------------------------------------------------------------------- processes and cores

@@ -60,17 +60,9 @@ def read_config(code_dir: Path) -> dict:
     path = code_dir / "config.yaml"
     if path.exists():
         return OmegaConf.to_container(OmegaConf.load(path))
-    import yaml
+    from dreamer_bridge import config as of_dreamer
 
-    return flat(yaml.safe_load((code_dir / "dreamerv3" / "configs.yaml").read_text(encoding="utf-8"))["defaults"])
-
-
-def flat(tree: dict, prefix: str = "") -> dict:
-    """Nested dictionaries as one with dots in its keys."""
-    found = {}
-    for key, value in tree.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+    return of_dreamer.flat(of_dreamer.read(code_dir)[of_dreamer.DEFAULTS])
 
 
 def find_subject(where: str | None = None, allow_local_changes: bool = False, upstream: str | None = None) -> Subject:

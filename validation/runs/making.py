@@ -12,7 +12,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,25 +79,45 @@ def make(
     preset_settings = settings_of(presets, protocol)
     folder = folders.folder_of(out, protocol.name, presets, seed).resolve()
     with folders.held(folder) as lock:
-        earlier = folders.read_record(folder)
-        asked = {
-            "protocol": protocol.name,
-            "seed": seed,
-            "presets": list(presets),
-            "preset_settings": preset_settings,
-            "spec": protocol.as_json(),
-        }
-        if earlier is not None:
-            check_same(earlier, asked, folder)
-            if earlier.get("state") == FINISHED:
-                return False
+        asked = asked_of(protocol, seed, presets, preset_settings)
+        earlier = earlier_start(folder, asked)
+        if earlier.get("state") == FINISHED:
+            return False
         check_device(surroundings)
         plan = planned(protocol, seed, folder, presets, preset_settings, surroundings)
-        record = new_record(protocol, asked, plan, earlier)
+        settings = {**(earlier.get("settings") or plan.config), **given(plan.config)}
+        record = new_record(protocol, asked, settings, provenance_of(plan), earlier)
         folders.write_record(folder, record)
         folders.keep_lines_before(folder, checkpoint_step(plan.folder / "checkpoint.pt"))
-        carry_out(plan, protocol, folder, record, lock, quiet)
+        progress = recording(folder, record)
+        carry_out(
+            protocol, folder, record, progress, quiet,
+            lambda log, display: watched(plan, protocol, folder, record, lock, log, progress, display),
+            lambda exit_code, log: explained(plan, exit_code, progress, log),
+            lambda: resolved_settings(folder),
+        )  # fmt: skip
     return True
+
+
+def asked_of(
+    protocol: Protocol, seed: int, presets: Sequence[str], preset_settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What one run is asked to be, as its record holds it."""
+    return {
+        "protocol": protocol.name,
+        "seed": seed,
+        "presets": list(presets),
+        "preset_settings": dict(preset_settings),
+        "spec": protocol.as_json(),
+    }
+
+
+def earlier_start(folder: Path, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record of the run's earlier starts, {} if it had none. UserError if the folder holds another run."""
+    earlier = folders.read_record(folder)
+    if earlier is not None:
+        check_same(earlier, asked, folder)
+    return earlier or {}
 
 
 def bridge():
@@ -201,17 +221,19 @@ def planned(
 
 
 def new_record(
-    protocol: Protocol, asked: Mapping[str, Any], plan: Plan, earlier: Mapping[str, Any] | None
+    protocol: Protocol,
+    asked: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    earlier: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """run.json as the run starts, or starts again."""
-    earlier = earlier or {}
-    provenance = provenance_of(plan)
+    """run.json as the run starts, or starts again; see the package's docstring."""
     return {
         **asked,
         "agent": protocol.agent,
         "task": protocol.task,
         "physics": protocol.physics,
-        "settings": {**(earlier.get("settings") or plan.config), **given(plan.config)},
+        "settings": dict(settings),
         "provenance": provenance,
         "provenances": {**(earlier.get("provenances") or {}), short_hash(provenance): provenance},
         "state": RUNNING,
@@ -277,22 +299,25 @@ def checkpoint_step(path: Path) -> int:
 # --------------------------------------------------------------------------------------------- the process itself
 
 
-def carry_out(plan: Plan, protocol: Protocol, folder: Path, record: dict[str, Any], lock: int, quiet: bool) -> None:
-    """Run the child to its end and keep the record. RunFailed or KeyboardInterrupt if it does not get there."""
+def carry_out(
+    protocol: Protocol,
+    folder: Path,
+    record: dict[str, Any],
+    progress: Progress,
+    quiet: bool,
+    watch: Callable[[running.Log, Display], tuple[int, bool]],
+    why: Callable[[int, running.Log], running.RunFailed],
+    resolved: Callable[[], Mapping[str, Any]] = dict,
+) -> None:
+    """Run a child to its end and keep the record. RunFailed or KeyboardInterrupt if it does not get there.
+
+    watch: runs the child, whose events `progress` takes: (exit code, whether it was interrupted).
+    why: why a child failed. resolved: settings that are known once it has run.
+    """
     log = running.Log(folder / f"attempt-{record['attempts']}.log")
-    progress = Progress()
     display = Display(progress, quiet=quiet)
-    take = progress.take
-
-    def take_and_record(event: Mapping[str, Any]) -> None:
-        take(event)
-        if event.get("event") == "start":  # the code has resolved its settings
-            record["settings"] |= resolved_settings(folder)
-            folders.write_record(folder, record)
-
-    progress.take = take_and_record
     try:
-        exit_code, interrupted = watched(plan, protocol, folder, record, lock, log, progress, display)
+        exit_code, interrupted = watch(log, display)
     except BaseException as error:
         record |= {"state": FAILED, "error": f"the watching process: {error!r}", "ended": now()}
         folders.write_record(folder, record)
@@ -300,7 +325,7 @@ def carry_out(plan: Plan, protocol: Protocol, folder: Path, record: dict[str, An
     finally:
         display.close()
         log.close()
-    record |= {"ended": now(), "settings": {**record["settings"], **resolved_settings(folder)}}
+    record |= {"ended": now(), "settings": {**record["settings"], **resolved()}}
     if exit_code == 0 and progress.ended:
         lines = len(folders.read_curve(folder / folders.CURVE)[0])
         if lines == protocol.chunks:
@@ -313,9 +338,24 @@ def carry_out(plan: Plan, protocol: Protocol, folder: Path, record: dict[str, An
         folders.write_record(folder, record | {"state": INTERRUPTED})
         raise KeyboardInterrupt
     else:
-        failure = explained(plan, exit_code, progress, log)
+        failure = why(exit_code, log)
     folders.write_record(folder, record | {"state": FAILED, "error": failure.message})
     raise failure
+
+
+def recording(folder: Path, record: dict[str, Any]) -> Progress:
+    """Progress that puts the settings into the record as soon as the code has resolved them."""
+    progress = Progress()
+    take = progress.take
+
+    def take_and_record(event: Mapping[str, Any]) -> None:
+        take(event)
+        if event.get("event") == "start":
+            record["settings"] |= resolved_settings(folder)
+            folders.write_record(folder, record)
+
+    progress.take = take_and_record
+    return progress
 
 
 def watched(
