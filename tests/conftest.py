@@ -1,10 +1,12 @@
 """What all tests share: the official code where this machine has it, the miniature, a cache of a test's own.
 
-Tests on the official code ask for `official`, `official_commits` or `any_checkout` (TD-MPC2), `official_dreamerv3`
-or `official_release`, or are marked `official`; where there is no such code they are skipped, and the summary says so.
+Tests on the official code ask for `official` or `any_checkout` (TD-MPC2), `official_dreamerv3` or `official_release`,
+or are marked `official`, with the upstream's name or a parameter `upstream`; where there is no such code they are
+skipped, and the summary says so.
 Nothing is ever fetched.
 """
 
+import functools
 import os
 import signal
 import threading
@@ -42,7 +44,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if names & {"official", "official_commits"} or parameters.get("any_checkout") == "official":
+        if "official" in names or parameters.get("any_checkout") == "official":
             item.add_marker(pytest.mark.official("tdmpc2"))
         if names & {"official_dreamerv3", "official_release"}:
             item.add_marker(pytest.mark.official("dreamerv3"))
@@ -88,41 +90,45 @@ def users_checkout(upstream: str, where: str) -> Checkout | None:
             return None
 
 
-@pytest.fixture(scope="session")
-def official_dreamerv3() -> Checkout:
-    """The official DreamerV3 at the pin, as plain files that no test may change."""
-    found = users_checkout("dreamerv3", DREAMERV3.pin)
+def official_checkout(upstream: str, where: str, which: str = "") -> Checkout:
+    """As users_checkout; the test that asks for it is skipped where there is none."""
+    found = users_checkout(upstream, where)
     if found is None:
-        pytest.skip(NOT_FOUND.format("DreamerV3"))
-    return found
-
-
-@pytest.fixture(scope="session")
-def official_release() -> Checkout:
-    """The official DreamerV3's release on package indexes, as plain files that no test may change."""
-    found = users_checkout("dreamerv3", "release")
-    if found is None:
-        pytest.skip(NOT_FOUND.format("DreamerV3") + ": its release")
+        pytest.skip(NOT_FOUND.format(TITLES[upstream]) + which)
     return found
 
 
 @pytest.fixture(scope="session")
 def official() -> Checkout:
     """The official code at the pin, as plain files that no test may change."""
-    found = users_checkout("tdmpc2", TDMPC2.pin)
-    if found is None:
-        pytest.skip(NOT_FOUND.format("TD-MPC2"))
-    return found
+    return official_checkout("tdmpc2", TDMPC2.pin)
 
 
 @pytest.fixture(scope="session")
-def official_commits() -> dict[str, Checkout]:
-    """Those of the four tried commits that this machine has, the pin first: {commit: checkout}."""
-    found = {commit: users_checkout("tdmpc2", commit) for commit in TDMPC2.trees}
-    found = {commit: checkout for commit, checkout in found.items() if checkout is not None}
-    if not found:
-        pytest.skip(NOT_FOUND.format("TD-MPC2"))
-    return found
+def tried_commits():
+    """A function from an upstream to {commit: checkout} of the commits it was tried on, those that are here."""
+
+    @functools.cache
+    def of(upstream: str) -> dict[str, Checkout]:
+        found = {commit: users_checkout(upstream, commit) for commit in UPSTREAMS[upstream].trees}
+        found = {commit: checkout for commit, checkout in found.items() if checkout is not None}
+        if not found:
+            pytest.skip(NOT_FOUND.format(TITLES[upstream]))
+        return found
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def official_dreamerv3() -> Checkout:
+    """The official DreamerV3 at the pin, as plain files that no test may change."""
+    return official_checkout("dreamerv3", DREAMERV3.pin)
+
+
+@pytest.fixture(scope="session")
+def official_release() -> Checkout:
+    """The official DreamerV3's release on package indexes, as plain files that no test may change."""
+    return official_checkout("dreamerv3", "release", ": its release")
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.upstreams import find_checkout
+from tdmpc2_lean.upstreams import UPSTREAMS
 
 PROJECT = Path(__file__).parents[2]
 RUN = 4
@@ -61,17 +60,15 @@ def repeated(ours, theirs):
     ]
 
 
-def test_no_file_repeats_official_tdmpc2_text(official_commits, project_files):
-    for found in official_commits.values():
+@pytest.mark.official
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_no_file_repeats_official_text(upstream, tried_commits, project_files):
+    for found in tried_commits(upstream).values():
         assert repeated(project_files, text_of(found.root)) == []
 
 
-def test_no_file_repeats_official_dreamerv3_text(project_files):
-    try:
-        found = find_checkout("dreamerv3", may_clone=False)
-    except UserError:
-        pytest.skip("no official DreamerV3 code on this machine")
-    assert repeated(project_files, text_of(found.root)) == []
+def test_no_file_repeats_the_official_release(official_release, project_files):
+    assert repeated(project_files, text_of(official_release.root)) == []
 
 
 def test_a_copied_run_of_lines_is_noticed_however_it_is_indented(official):

@@ -1,117 +1,46 @@
-"""The DreamerV3 series: it applies to both commits and the release's files, comes off, exports, and does as it says."""
+"""The DreamerV3 series: each patch fits alone and on the release's files, and does what it says."""
 
 import shutil
-import subprocess
 
 import pytest
 
 from tdmpc2_lean import patched, patching
-from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.upstreams import UPSTREAMS, find_checkout, tree_id
+from tdmpc2_lean.upstreams import tree_id
 from tdmpc2_lean.validation import child
 
 pytestmark = pytest.mark.official("dreamerv3")
 
-DREAMERV3 = UPSTREAMS["dreamerv3"]
 SERIES = patching.read_series("dreamerv3")
-NOT_FOUND = "no official DreamerV3 code on this machine"
 # What release 3.3.1 lacks.
 LEFT_OUT = ("dreamerv3/configs.yaml", "embodied/envs/")
 
 
-@pytest.fixture(scope="module")
-def commits():
-    """Those of the tried commits that this machine has: {commit: checkout}."""
-    found = {}
-    for commit in DREAMERV3.trees:
-        try:
-            found[commit] = find_checkout("dreamerv3", commit, may_clone=False)
-        except UserError:
-            continue
-    if not found:
-        pytest.skip(NOT_FOUND)
-    return found
-
-
-@pytest.fixture(scope="module")
-def pin(commits):
-    if DREAMERV3.pin not in commits:
-        pytest.skip(NOT_FOUND)
-    return commits[DREAMERV3.pin]
-
-
 @pytest.fixture
-def clone(tmp_path):
-    """Makes a git repository with one commit of a checkout's files."""
-
-    def make(checkout, name="clone"):
-        folder = tmp_path / name
-        shutil.copytree(checkout.root, folder, ignore=shutil.ignore_patterns(".tdmpc2-lean", "__pycache__"))
-        for words in (
-            ["init", "-q"],
-            ["config", "user.name", "A Researcher"],
-            ["config", "user.email", "researcher@example.org"],
-            ["config", "core.autocrlf", "false"],
-            ["add", "-A", "-f"],
-            ["commit", "-q", "-m", "as upstream"],
-        ):
-            subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def probe(monkeypatch, request, pin):
+def probe(monkeypatch, request, official_dreamerv3):
     """Calls a probe on the fully patched code."""
     for name in ("jax", "elements", "ninjax", "portal", "optax", "chex"):
         pytest.importorskip(name, reason="the extra [dreamer] is not installed")
     monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
-    code = patched.materialise(pin).code_dir
+    code = patched.materialise(official_dreamerv3).code_dir
     return lambda name: child.call(f"probes_dreamerv3:{name}", code)
 
 
-def test_the_series_applies_and_comes_off_byte_for_byte(commits, clone):
-    for commit, checkout in commits.items():
-        folder = clone(checkout, commit[:7])
-        before = tree_id(folder)
-        assert before == checkout.tree
-        assert patching.series_of(folder).names == SERIES.names
-        assert patching.check(folder).ok
-        patching.apply(folder)
-        assert tree_id(folder) != before
-        patching.revert(folder)
-        assert tree_id(folder) == before
-
-
-def test_exported_patches_give_by_git_am_the_tree_that_apply_gives(commits, clone, tmp_path):
-    for commit, checkout in commits.items():
-        folder = clone(checkout, commit[:7])
-        files = patching.export(folder, tmp_path / f"{commit[:7]}-patches").files
-        assert len(files) == len(SERIES.patches)
-        subprocess.run(["git", "-C", folder, "am", "-q", *files], check=True, capture_output=True)
-        by_am = tree_id(folder)
-        subprocess.run(["git", "-C", folder, "reset", "-q", "--hard", f"HEAD~{len(files)}"], check=True)
-        patching.apply(folder)
-        assert tree_id(folder) == by_am
-
-
-def test_each_patch_applies_with_what_it_needs_and_nothing_else(pin, clone):
-    folder = clone(pin)
+def test_each_patch_applies_with_what_it_needs_and_nothing_else(official_dreamerv3, clone):
+    folder = clone(official_dreamerv3)
     for patch in SERIES:
         assert patching.check(folder, names=[patch.name]).ok, patch.name
 
 
-def test_new_code_is_indented_with_two_spaces(pin, clone):
-    folder = clone(pin)
+def test_new_code_is_indented_with_two_spaces(official_dreamerv3, clone):
+    folder = clone(official_dreamerv3)
     patching.apply(folder)
     for name in ("embodied/run/resume.py", "embodied/run/stop.py"):
         indents = {len(line) - len(line.lstrip()) for line in (folder / name).read_text().splitlines() if line.strip()}
         assert 2 in indents and all(indent % 2 == 0 for indent in indents), name
 
 
-def test_edits_of_files_that_a_release_leaves_out_are_passed_over_and_no_others(pin):
-    files = patched.official_files(pin)
+def test_edits_of_files_that_a_release_leaves_out_are_passed_over_and_no_others(official_dreamerv3):
+    files = patched.official_files(official_dreamerv3)
     release = {name: files[name] for name in files if not name.startswith(LEFT_OUT)}
     with pytest.raises(patching.LostAnchors):
         patching.render_series(SERIES, release)
@@ -142,8 +71,8 @@ def test_an_unpacked_release_takes_the_series_as_far_as_it_has_the_files(officia
     assert not patching.check(folder).ok
 
 
-def test_a_file_named_as_left_out_is_edited_where_it_is_there(pin):
-    files = patched.official_files(pin)
+def test_a_file_named_as_left_out_is_edited_where_it_is_there(official_dreamerv3):
+    files = patched.official_files(official_dreamerv3)
     assert patching.render_series(SERIES, files, LEFT_OUT) == patching.render_series(SERIES, files)
 
 

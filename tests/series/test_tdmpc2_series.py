@@ -1,15 +1,12 @@
-"""The series: it applies to every commit it claims, comes off again, exports, and each patch does what it says."""
+"""The TD-MPC2 series: it applies to the miniature too, and each patch does what it says."""
 
-import shutil
 import subprocess
 
 import pytest
 
 from tdmpc2_lean import patched, patching
-from tdmpc2_lean.upstreams import UPSTREAMS, tree_id
+from tdmpc2_lean.upstreams import tree_id
 from tdmpc2_lean.validation import child
-
-SERIES = patching.read_series("tdmpc2")
 
 
 @pytest.fixture
@@ -22,52 +19,6 @@ def probes(monkeypatch, request):
 def patched_code(any_checkout):
     """Code folder of the fully patched checkout, official and miniature."""
     return patched.materialise(any_checkout).code_dir
-
-
-@pytest.fixture
-def clone(tmp_path):
-    """Makes a git repository with one commit of a checkout's files."""
-
-    def make(checkout, name="clone"):
-        folder = tmp_path / name
-        shutil.copytree(checkout.root, folder, ignore=shutil.ignore_patterns(".tdmpc2-lean", "__pycache__"))
-        for words in (
-            ["init", "-q"],
-            ["config", "user.name", "A Researcher"],
-            ["config", "user.email", "researcher@example.org"],
-            ["config", "core.autocrlf", "false"],
-            ["add", "-A", "-f"],
-            ["commit", "-q", "-m", "as upstream"],
-        ):
-            subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
-        return folder
-
-    return make
-
-
-def test_the_series_applies_and_comes_off_byte_for_byte_on_all_four_commits(official_commits, clone):
-    assert set(official_commits) == set(UPSTREAMS["tdmpc2"].trees), "a commit of the table is not in the cache"
-    for commit, checkout in official_commits.items():
-        folder = clone(checkout, commit[:7])
-        before = tree_id(folder)
-        assert before == checkout.tree
-        assert patching.check(folder).ok
-        patching.apply(folder)
-        assert tree_id(folder) != before
-        patching.revert(folder)
-        assert tree_id(folder) == before
-
-
-def test_exported_patches_give_by_git_am_the_tree_that_apply_gives(official_commits, clone, tmp_path):
-    for commit, checkout in official_commits.items():
-        folder = clone(checkout, commit[:7])
-        files = patching.export(folder, tmp_path / f"{commit[:7]}-patches").files
-        assert len(files) == len(SERIES.patches)
-        subprocess.run(["git", "-C", folder, "am", "-q", *files], check=True, capture_output=True)
-        by_am = tree_id(folder)
-        subprocess.run(["git", "-C", folder, "reset", "-q", "--hard", f"HEAD~{len(files)}"], check=True)
-        patching.apply(folder)
-        assert tree_id(folder) == by_am
 
 
 def test_the_series_applies_to_the_miniature(miniature, clone):

@@ -384,8 +384,10 @@ def test_verify_says_why_a_checkout_does_not_verify(clone, git):
     assert "official" in verify(clone)["reason"]
 
 
-def test_the_four_tried_commits_have_the_trees_written_down_for_them(official_commits):
-    for commit, found in official_commits.items():
+@pytest.mark.official
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_the_tried_commits_have_the_trees_written_down_for_them(upstream, tried_commits):
+    for commit, found in tried_commits(upstream).items():
         assert found.commit == commit
-        assert tree_id(found.root) == found.tree == UPSTREAMS["tdmpc2"].trees[commit]
+        assert tree_id(found.root) == found.tree == UPSTREAMS[upstream].trees[commit]
         assert found.verified

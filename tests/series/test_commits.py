@@ -1,0 +1,49 @@
+"""Each series on every commit it claims: it applies, comes off byte for byte, and exports."""
+
+import subprocess
+
+import pytest
+
+from tdmpc2_lean import patching
+from tdmpc2_lean.upstreams import UPSTREAMS, tree_id
+
+pytestmark = pytest.mark.official
+
+
+@pytest.fixture(params=list(UPSTREAMS))
+def upstream(request):
+    return request.param
+
+
+@pytest.fixture
+def commits(upstream, tried_commits):
+    """{commit: checkout} of every commit in the README's table."""
+    found = tried_commits(upstream)
+    missing = set(UPSTREAMS[upstream].trees) - set(found)
+    assert not missing, f"tdmpc2-lean upstream fetch --upstream {upstream}: {missing} are not in the cache"
+    return found
+
+
+def test_the_series_applies_and_comes_off_byte_for_byte_on_every_commit(upstream, commits, clone):
+    for commit, checkout in commits.items():
+        folder = clone(checkout, commit[:7])
+        before = tree_id(folder)
+        assert before == checkout.tree
+        assert patching.series_of(folder).names == patching.read_series(upstream).names
+        assert patching.check(folder).ok
+        patching.apply(folder)
+        assert tree_id(folder) != before
+        patching.revert(folder)
+        assert tree_id(folder) == before
+
+
+def test_exported_patches_give_by_git_am_the_tree_that_apply_gives(upstream, commits, clone, tmp_path):
+    for commit, checkout in commits.items():
+        folder = clone(checkout, commit[:7])
+        files = patching.export(folder, tmp_path / f"{commit[:7]}-patches").files
+        assert len(files) == len(patching.read_series(upstream).patches)
+        subprocess.run(["git", "-C", folder, "am", "-q", *files], check=True, capture_output=True)
+        by_am = tree_id(folder)
+        subprocess.run(["git", "-C", folder, "reset", "-q", "--hard", f"HEAD~{len(files)}"], check=True)
+        patching.apply(folder)
+        assert tree_id(folder) == by_am
