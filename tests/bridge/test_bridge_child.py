@@ -1,7 +1,10 @@
 """The child stands between the official code and its checkpoints, agent and logger, and changes no result of theirs."""
 
 import json
+import os
 import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -126,3 +129,67 @@ def test_the_loop_runs_as_it_would_and_what_it_does_is_told(watch, tmp_path):
     assert [line["returns"] for line in lines] == [[40.0], [80.0], [120.0]]
     assert lines[0]["losses"] == {"dyn": pytest.approx(sum(range(1, 51)) / 50)}
     assert lines[1]["replay_bytes"] == 12 * 101
+
+
+def test_a_run_that_goes_on_writes_the_rest_of_the_chunk_it_was_stopped_in(watch, tmp_path):
+    """What the curve holds of a chunk before the checkpoint is not forgotten after it."""
+
+    def part(first, last, folder, goes_on):
+        def loop(make_agent, make_logger, args):
+            agent, logger = make_agent(), make_logger()
+            if goes_on:
+                # The official code loads the step before the rest, see embodied/run/train.py.
+                checkpoint.load(folder, {"step": lambda step: setattr(logger, "step", step)})
+            for step in range(first, last + 1):
+                logger.step = step
+                agent.train(0, step)
+                if step % 20 == 0:
+                    logger.add({"score": float(step), "length": 20}, prefix="episode")
+            if not goes_on:
+                checkpoint.save(folder, {"step": lambda: logger.step})
+
+        made, train, checkpoint = watch(loop)
+        if not goes_on:
+            made.recorder.end = lambda env_step: None  # a run that is stopped does not come to its end
+        train(Agent, None, None, None, Logger, SimpleNamespace(steps=100))
+        return made
+
+    part(1, 30, tmp_path / "ckpt" / "first", False)  # stopped in the first chunk, 100 env steps being 50 agent steps
+    made = part(31, 50, tmp_path / "ckpt" / "first", True)
+    assert {"event": "resumed", "step": 30, "checkpoint": "first"} in made.channel
+    (line,) = curve.read_lines(tmp_path / curve.FILE)
+    assert line["returns"] == [20.0, 40.0]
+    assert line["losses"] == {"dyn": pytest.approx(sum(range(1, 51)) / 50)}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process to cores")
+def test_the_script_runs_as_from_a_shell_bound_to_the_cores_that_were_chosen(tmp_path):
+    core = min(os.sched_getaffinity(0))
+    for folder, content in (
+        ("embodied", "from . import run\n"),
+        ("embodied/run", "def train(make_agent, make_replay, make_env, make_stream, make_logger, args): pass\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text(content)
+    script = tmp_path / "dreamerv3" / "main.py"
+    script.parent.mkdir()
+    script.write_text(
+        "import os, sys, json\n"
+        "if __name__ == '__main__':\n"
+        "  print(json.dumps([sys.argv[1:], sorted(os.sched_getaffinity(0))]))\n"
+    )
+    reading, writing = os.pipe()
+    request = {
+        "script": str(script), "flags": ["--seed", "1"], "channel": writing, "cores": [core], "extra": {},
+        "curve": str(tmp_path / curve.FILE), "chunk": 100, "repeat": 2, "scales": {}, "logdir": str(tmp_path),
+        "trust": False, "capacity": 1e4,
+    }  # fmt: skip
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "dreamer_bridge.child", str(tmp_path / "request.json")],
+        pass_fds=[writing], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    os.close(writing)
+    with os.fdopen(reading) as channel:
+        assert [json.loads(line) for line in channel] == [{"event": "end"}]
+    assert json.loads(done.stdout) == [["--seed", "1"], [core]]
