@@ -62,3 +62,18 @@ def test_what_only_tdmpc2_has_is_refused(tmp_path, presets, surroundings):
     with pytest.raises(UserError):
         making.make(ENTRY, 0, tmp_path, presets, surroundings)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name, platform", [("dreamerv3-smoke", "cpu"), (ENTRY.name, None)])
+def test_a_smoke_run_is_on_the_cpu_also_where_there_is_an_accelerator(tmp_path, monkeypatch, name, platform):
+    planned = []
+
+    def training(words, **_):
+        planned.extend(words)
+        raise UserError("planned", "nothing")
+
+    monkeypatch.setattr(settings, "has_accelerator", lambda: True)
+    monkeypatch.setattr(plan, "training", training)
+    with pytest.raises(UserError, match="planned"):
+        making.make(protocols.registry()[name], 0, tmp_path)
+    assert [word for word in planned if "platform" in word] == ([f"jax.platform={platform}"] if platform else [])

@@ -21,6 +21,9 @@ def full_disk(code_dir):
 def wrong(code_dir):
     raise ValueError("wrong code")
 
+def cores(code_dir):
+    return {"cores": sorted(os.sched_getaffinity(0)), "torch": "torch" in sys.modules}
+
 def names(code_dir):
     return {"first": sys.path[0]}
 """
@@ -31,7 +34,7 @@ def call(tmp_path, monkeypatch):
     (tmp_path / "on_path").mkdir()
     (tmp_path / "on_path" / "child_probe.py").write_text(PROBE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "on_path"))
-    return lambda name: child.call(f"child_probe:{name}", tmp_path)
+    return lambda name, **how: child.call(f"child_probe:{name}", tmp_path, **how)
 
 
 def test_code_that_fails_is_a_failure_with_its_reason(call):
@@ -44,6 +47,13 @@ def test_a_full_disk_is_no_failure_of_the_code(call):
     with pytest.raises(OSError) as failure:
         call("full_disk")
     assert failure.value.errno == errno.ENOSPC and not isinstance(failure.value, child.ChildFailed)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process to cores")
+def test_what_xla_compiles_runs_on_one_core(call):
+    seen = call("cores", stack=child.JAX)
+    assert len(seen["cores"]) == 1 and seen["cores"][0] in os.sched_getaffinity(0) and not seen["torch"]
+    assert call("cores") == {"cores": sorted(os.sched_getaffinity(0)), "torch": True}
 
 
 def test_only_the_code_under_test_is_first_on_the_path(call, tmp_path):

@@ -6,11 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from hydra.errors import CompactHydraException
+from omegaconf import OmegaConf
 from test_making import earlier
 
 from tdmpc2_lean.validation import protocols
 from tdmpc2_lean.validation.runs import folder as folders
-from tdmpc2_lean.validation.runs import folder_of, read_run
+from tdmpc2_lean.validation.runs import folder_of, job, read_run
 
 JOB = [sys.executable, "-m", "tdmpc2_lean.validation.runs.job"]
 LAUNCHERS = {"basic": None, "joblib": "hydra_plugins.hydra_joblib_launcher", "submitit_local": "submitit"}
@@ -58,6 +60,12 @@ def test_a_sweep_reaches_every_run(tmp_path, launcher):
 def test_a_mistake_in_a_job_is_told(tmp_path):
     code, output = swept(tmp_path, "protocol=tdmpc2-walker-wlak")
     assert code != 0 and "tdmpc2-walker-walk" in output and "Traceback" not in output
+
+
+def test_a_job_that_is_refused_raises_and_does_not_end_the_worker_it_is_in():
+    """Ray tries a job again whose worker has ended."""
+    with pytest.raises(CompactHydraException, match="tdmpc2-walker-walk"):
+        job.main(OmegaConf.structured(job.JobConfig(protocol="tdmpc2-walker-wlak")))
 
 
 @pytest.mark.slow
