@@ -11,6 +11,7 @@ compare                   diff, show, audit                       (reads the che
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
 from tdmpc2_lean.patching.compare import Audit, Comparison, FileAudit, audit, compare, diff, show
 from tdmpc2_lean.patching.export import Exported, export
+from tdmpc2_lean.patching.record import recorded
 from tdmpc2_lean.patching.render import RenderError, render, render_series
 from tdmpc2_lean.patching.series import Edit, Patch, Series, SeriesError, Snippet, read_series
 from tdmpc2_lean.patching.verbs import (
@@ -20,7 +21,6 @@ from tdmpc2_lean.patching.verbs import (
     Status,
     apply,
     check,
-    recorded,
     revert,
     series_of,
     status,

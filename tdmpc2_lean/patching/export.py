@@ -17,9 +17,10 @@ from pathlib import Path
 
 from tdmpc2_lean.errors import CheckFailed, UserError
 from tdmpc2_lean.patching.plumbing import CommitFiles, Plumbing, beside
+from tdmpc2_lean.patching.record import is_git
 from tdmpc2_lean.patching.render import render
 from tdmpc2_lean.patching.series import Patch, Series
-from tdmpc2_lean.patching.verbs import find_root, is_git, series_of
+from tdmpc2_lean.patching.verbs import find_root, series_of
 from tdmpc2_lean.upstreams import git
 
 # Whatever the user has set up for their own mails, these are for `git am`.

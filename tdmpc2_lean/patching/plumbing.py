@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.patching.verbs import git_text
+from tdmpc2_lean.patching.record import git_text
 from tdmpc2_lean.upstreams import git
 
 

@@ -13,7 +13,8 @@ import tdmpc2_lean
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
-from tdmpc2_lean.patching.disk import FileRecord, Plan, State, Store, Tree, Write, sha256
+from tdmpc2_lean.patching.disk import FileRecord, Plan, State, Store, Write, sha256
+from tdmpc2_lean.patching.record import condition, git_text, is_git, original_files, store_of
 from tdmpc2_lean.patching.render import RenderError, is_left_out, render, render_series
 from tdmpc2_lean.patching.series import Patch, Series, read_series
 
@@ -122,62 +123,6 @@ def left_out(root: Path, upstream: str) -> tuple[str, ...]:
     if release is None or is_git(root) or any((root / path).exists() for path in release.left_out):
         return ()
     return release.left_out
-
-
-def is_git(root: Path) -> bool:
-    """The folder is the top of a git working tree. A folder somewhere inside one is a plain folder to us."""
-    return (root / ".git").exists()
-
-
-def git_text(root: Path, *words: str) -> str:
-    """What git prints in the checkout; its complaint becomes a UserError."""
-    from tdmpc2_lean.upstreams import git
-
-    try:
-        return git.text(*words, where=root)
-    except git.GitFailed as error:
-        raise UserError(
-            f"git does not work in {root}: {error}", f"see what `git -C {root} status` says"
-        ) from None
-
-
-def store_of(root: Path) -> Store:
-    """Where the checkout's record is kept."""
-    if is_git(root):
-        return Store(root, root / git_text(root, "rev-parse", "--git-path", "tdmpc2-lean"))
-    return Store(root, root / ".tdmpc2-lean")
-
-
-def original_files(store: Store, state: State) -> Mapping[str, bytes]:
-    """The checkout's files without any patch, read when asked for."""
-    return _Originals(store, state)
-
-
-class _Originals(Tree):
-    def __init__(self, store: Store, state: State):
-        super().__init__(store.root)
-        self.store, self.state = store, state
-
-    def get(self, name, default=None):
-        if name in self.state.files:
-            data = self.store.original(name, self.state.files[name])
-            return default if data is None else data
-        return super().get(name, default)
-
-
-def recorded(
-    root: str | Path,
-) -> tuple[tuple[tuple[str, str], ...], dict[str, bytes | None], dict[str, bool]]:
-    """What the record of a checkout says; changes nothing.
-
-    Returns the applied (name, sha256); path -> bytes before the patches, for each patched file (None: it was
-    created); path -> whether it still is as the patches left it.
-    """
-    store = store_of(find_root(root))
-    state = store.state()
-    originals = {name: store.original(name, record) for name, record in state.files.items()}
-    intact = {name: _condition(store, name, record) == "patched" for name, record in state.files.items()}
-    return state.applied, originals, intact
 
 
 # ------------------------------------------------------------------------------------------------- the verbs
@@ -295,7 +240,7 @@ def status(root: str | Path, series: Series | None = None) -> Status:
         applied=state.applied,
         available=tuple(name for name in series.names if name not in state.names),
         outdated=tuple(name for name, sha in state.applied if now.get(name) != sha),
-        files={name: _condition(store, name, record) for name, record in state.files.items()},
+        files={name: condition(store, name, record) for name, record in state.files.items()},
         local_changes=local_changes(store, state),
         commit=state.commit,
         version=state.version,
@@ -314,19 +259,9 @@ def finish_pending(store: Store) -> str | None:
         return recovered
 
 
-def _condition(store: Store, name: str, record: FileRecord) -> str:
-    data = store.tree.get(name)
-    now = None if data is None else sha256(data)
-    if now == record.patched:
-        return "patched"
-    if now == record.original:
-        return "as upstream"
-    return "missing" if data is None else "changed since"
-
-
 def _refuse_changed_files(store: Store, state: State) -> None:
     """A file that is neither as patched nor as upstream holds work of the user's."""
-    wrong = {name: _condition(store, name, record) for name, record in state.files.items()}
+    wrong = {name: condition(store, name, record) for name, record in state.files.items()}
     wrong = {name: what for name, what in wrong.items() if what in ("changed since", "missing")}
     if wrong:
         one = next(iter(wrong))
@@ -346,7 +281,7 @@ def local_changes(store: Store, state: State) -> tuple[str, ...]:
         "\0"
     )
     changed = [row[3:] for row in rows if row]
-    ours = {name for name, record in state.files.items() if _condition(store, name, record) == "patched"}
+    ours = {name for name, record in state.files.items() if condition(store, name, record) == "patched"}
     return tuple(name for name in changed if name not in ours)
 
 

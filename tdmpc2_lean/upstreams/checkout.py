@@ -390,7 +390,7 @@ def recorded_patches(root: Path) -> tuple[tuple[tuple[str, str], ...], dict[str,
     A file that was changed since it was patched is left out: what it would be without the patches is not
     known.
     """
-    from tdmpc2_lean.patching.verbs import recorded
+    from tdmpc2_lean.patching.record import recorded
 
     applied, originals, as_patched = recorded(root)
     return applied, {path: content for path, content in originals.items() if as_patched[path]}
