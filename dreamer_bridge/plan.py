@@ -165,15 +165,28 @@ def training(
     of_arm = arm.settings(before["agent"]["loss_scales"])
     if of_arm and any(key in given_settings or mentions(rest, key) for key in of_arm):
         raise UserError(f"arm={arm.name} and a setting of {' or '.join(of_arm)}.", "leave one of both away")
-    values = ours | preset_values | of_arm | given_settings
     name = own.get("exp_name") or experiment(chosen, own, given_settings, flags)
     if not NAME.fullmatch(name):
         raise UserError(f"exp_name={name!r} is no name of a folder.", "choose another exp_name=")
     cwd = cwd.resolve()
     looked_at = folder is None
     folder = folder or cwd / "logs" / task / str(seed) / name
-    official = ["--configs", *configs, "--task", task, "--logdir", str(folder), *config.as_flags(values), *rest]
-    found = config.resolved(document, configs, official[1 + len(configs) :])
+
+    def resolved(ours: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        """(the official flags, the configuration that they make)."""
+        values = config.as_flags(ours | preset_values | of_arm | given_settings)
+        flags = ["--configs", *configs, "--task", task, "--logdir", str(folder), *values, *rest]
+        return flags, config.resolved(document, configs, flags[1 + len(configs) :])
+
+    official, found = resolved(ours)
+    obstacles = settings.obstacles_to_resuming(found)
+    if obstacles and found["run"].get("resume_exact"):
+        if "run.resume_exact" in given_settings or mentions(rest, "run.resume_exact"):
+            raise UserError(
+                f"run.resume_exact=True, and {', '.join(obstacles)}: such a run cannot be resumed to the same bits.",
+                "leave one of both away",
+            )
+        official, found = resolved(ours | {"run.resume_exact": False})
 
     picture = found["env"]["dmc"]["image"] or found["env"]["dmc"].get("log_image", True)
     dmc = task.startswith("dmc_")
@@ -206,7 +219,7 @@ def training(
         cores=tuple(cores.chosen(number)) if found["jax"]["platform"] == "cpu" else (),
         environment=environment,
         trusted=trust_checkpoint,
-        notes=tuple(notes_of(lacking, arm, found)),
+        notes=tuple(notes_of(lacking, arm, found, obstacles)),
     )
     if chunk % plan.repeat:
         raise UserError(f"a chunk of {chunk} env steps at action repeat {plan.repeat}.", "give a multiple of it")
@@ -278,8 +291,12 @@ def experiment(chosen: Sequence[Preset], own: Mapping[str, str], given: Mapping[
     return re.sub(r"[^A-Za-z0-9_.,+=-]", "_", text)
 
 
-def notes_of(lacking: Sequence[str], arm: Arm, found: Mapping[str, Any]) -> list[str]:
+def notes_of(
+    lacking: Sequence[str], arm: Arm, found: Mapping[str, Any], obstacles: Sequence[str]
+) -> list[str]:
     notes = []
+    if obstacles:
+        notes.append(f"{', '.join(obstacles)}: resumed after a stop, the run is another than one that was not stopped")
     if lacking:
         notes.append(f"left out: {', '.join(lacking)}; the bridge cannot set what those patches add")
     if arm.dyn is not None and not arm.alike:

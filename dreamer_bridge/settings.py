@@ -14,7 +14,8 @@
                              seconds and mean nothing by the clock of steps
     run.resume_exact         True for dm_control, whose environments can be brought back: a checkpoint holds all of a
                              run's state, the replay too, so that a resumed run ends with the bits of one that was
-                             never stopped (costs the replay's size on the disk each time)
+                             never stopped (costs the replay's size on the disk each time). False where another
+                             setting makes that impossible, such as run.debug=False
 
 With these, one seed determines a run, on one machine with one number of cores: XLA's CPU code adds in another order
 on another number of cores, which gives other bits.
@@ -70,6 +71,22 @@ def own(known: Collection[str], seed: int, cpu: bool, dmc: bool = True) -> tuple
         wanted |= {"run.log_every": 1000, "run.report_every": 20_000, "run.save_every": 20_000}
     lacking = list(dict.fromkeys(PATCHES[key] for key in wanted if key not in known and key in PATCHES))
     return {key: value for key, value in wanted.items() if key in known}, lacking
+
+
+def obstacles_to_resuming(config: Mapping[str, Any]) -> list[str]:
+    """The settings with which no resumed run has the bits of an uninterrupted one: ['run.debug=False'].
+
+    They are those that the patch `resume` refuses under run.resume_exact.
+    """
+    wanted = {
+        "run.debug": (config["run"].get("debug", True), True),
+        "run.clock": (config["run"].get("clock", "steps"), "steps"),
+        "jax.prefetch": (config["jax"].get("prefetch", False), False),
+        "random_agent": (config.get("random_agent", False), False),
+        "replicas": (config.get("replicas", 1), 1),
+        "replay.fracs.uniform": (config["replay"].get("fracs", {}).get("uniform", 1.0), 1.0),
+    }
+    return [f"{key}={value}" for key, (value, right) in wanted.items() if value != right]
 
 
 def compile_cache(environment: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,8 @@ defaults:
   logdir: /nowhere
   task: dummy_disc
   seed: 0
+  random_agent: False
+  replicas: 1
   script: train
   configs: none
   batch_size: 16
@@ -24,7 +26,7 @@ defaults:
   env:
     dmc: {repeat: 1, image: True, log_image: True, use_seed: True}
     atari: {repeat: 4}
-  replay: {separate_report: False, size: 5e6}
+  replay: {separate_report: False, size: 5e6, fracs: {uniform: 1.0}}
   run: {steps: 1e10, train_ratio: 32.0, envs: 16, log_every: 120, report_every: 300, save_every: 900,
         from_checkpoint: '', debug: True, clock: seconds, resume_exact: False}
   jax: {platform: cuda, compute_dtype: bfloat16, prealloc: True, profiler: True, prefetch: True}

@@ -142,6 +142,21 @@ def test_mistakes_are_told_with_what_mends_them(planned, words, flags, told):
     assert told in str(error.value) and error.value.next_step
 
 
+@pytest.mark.parametrize(
+    "word", ["run.debug=False", "run.clock=seconds", "jax.prefetch=True", "random_agent=True", "replicas=2",
+             "replay.fracs.uniform=0.5"],
+)  # fmt: skip
+def test_where_a_run_cannot_be_resumed_exactly_it_is_not_asked_to_and_that_is_said(planned, word):
+    assert planned("task=cheetah-run").config["run"]["resume_exact"] is True
+    plan = planned("task=cheetah-run", word)
+    assert plan.config["run"]["resume_exact"] is False and any(word in note for note in plan.notes)
+    with pytest.raises(UserError, match="cannot be resumed") as told:
+        planned("task=cheetah-run", word, "run.resume_exact=True")
+    assert word in str(told.value)
+    with pytest.raises(UserError, match="cannot be resumed"):
+        planned("task=cheetah-run", word, flags=["--run.resume_exact", "True"])
+
+
 def test_the_release_is_not_started_where_it_would_hang(planned, monkeypatch):
     words = ["task=cheetah-run", "run.debug=False"]
     found = planned(*words)
