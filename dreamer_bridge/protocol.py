@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import plan, run, settings, trust
+from dreamer_bridge import curve, plan, run, settings, trust
 from dreamer_bridge.progress import Progress
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.training import run as running
@@ -76,6 +76,8 @@ def make(
                 folder, planned.environment, log, progress, display, [lock], run.PATIENCE,
             ),
             run.explained,
+            # With those in which no episode ended, which have no value.
+            lambda: len(curve.read_lines(folder / folders.CURVE)),
         )  # fmt: skip
     return True
 

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from dreamer_bridge import plan, protocol, settings
+from dreamer_bridge import curve, plan, protocol, settings
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation import protocols
 from tdmpc2_lean.validation.runs import Surroundings, making
+from tdmpc2_lean.validation.runs import folder as folders
 
 ENTRY = protocols.registry()["dreamerv3-dmc_walker_walk"]
 ON_CPU = Surroundings(device="cpu", threads=1)
@@ -77,3 +78,45 @@ def test_a_smoke_run_is_on_the_cpu_also_where_there_is_an_accelerator(tmp_path, 
     with pytest.raises(UserError, match="planned"):
         making.make(protocols.registry()[name], 0, tmp_path)
     assert [word for word in planned if "platform" in word] == ([f"jax.platform={platform}"] if platform else [])
+
+
+@pytest.fixture
+def made(code, tmp_path, monkeypatch):
+    """Makes a run whose child does no more than write lines of a curve; gives what becomes of it, and its record."""
+
+    def make(lines, exit_code=0, interrupted=False):
+        def watch(command, cwd, environment, log, progress, *_):
+            (cwd / curve.FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+            if not exit_code:
+                progress.take({"event": "end"})
+            return exit_code, interrupted
+
+        monkeypatch.setattr(protocol.running, "watch", watch)
+        try:
+            became = making.make(ENTRY, 0, tmp_path, surroundings=ON_CPU, quiet=True)
+        except (KeyboardInterrupt, UserError) as error:
+            became = error
+        return became, folders.read_record(folders.folder_of(tmp_path, ENTRY.name, (), 0))
+
+    return make
+
+
+def curve_of(chunks):
+    """The last of three chunks has an episode's end in it."""
+    return [{"chunk": n, "agent_steps": 50_000 * n, "value": None if n % 3 else 1.0} for n in range(1, chunks + 1)]
+
+
+def test_a_chunk_in_which_no_episode_ended_is_one_all_the_same(made):
+    became, record = made(curve_of(ENTRY.chunks))
+    assert became is True and record["state"] == "finished" and record["attempts"] == 1
+    assert made([])[0] is False  # nothing is left to do
+
+
+def test_a_run_that_ended_early_or_was_stopped_or_failed_is_not_finished(made):
+    became, record = made(curve_of(ENTRY.chunks - 1))
+    assert isinstance(became, UserError) and record["state"] == "failed" and "lines of" in record["error"]
+    became, record = made(curve_of(1), 130, True)
+    assert isinstance(became, KeyboardInterrupt) and record["state"] == "interrupted" and record["attempts"] == 2
+    became, record = made(curve_of(1), 1)
+    assert isinstance(became, UserError) and record["state"] == "failed" and "log" in record["error"]
+    assert made(curve_of(ENTRY.chunks))[1]["state"] == "finished"

@@ -94,6 +94,7 @@ def make(
             protocol, folder, record, progress, quiet,
             lambda log, display: watched(plan, protocol, folder, record, lock, log, progress, display),
             lambda exit_code, log: explained(plan, exit_code, progress, log),
+            lambda: len(folders.read_curve(folder / folders.CURVE)[0]),
             lambda: resolved_settings(folder),
         )  # fmt: skip
     return True
@@ -307,12 +308,13 @@ def carry_out(
     quiet: bool,
     watch: Callable[[running.Log, Display], tuple[int, bool]],
     why: Callable[[int, running.Log], running.RunFailed],
+    chunks: Callable[[], int],
     resolved: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
     """Run a child to its end and keep the record. RunFailed or KeyboardInterrupt if it does not get there.
 
     watch: runs the child, whose events `progress` takes: (exit code, whether it was interrupted).
-    why: why a child failed. resolved: settings that are known once it has run.
+    why: why a child failed. chunks: how many the curve holds. resolved: settings that are known once it has run.
     """
     log = running.Log(folder / f"attempt-{record['attempts']}.log")
     display = Display(progress, quiet=quiet)
@@ -327,7 +329,7 @@ def carry_out(
         log.close()
     record |= {"ended": now(), "settings": {**record["settings"], **resolved()}}
     if exit_code == 0 and progress.ended:
-        lines = len(folders.read_curve(folder / folders.CURVE)[0])
+        lines = chunks()
         if lines == protocol.chunks:
             folders.write_record(folder, record | {"state": FINISHED})
             return
