@@ -115,3 +115,11 @@ def test_videos_are_written_into_the_runs_folder(patched_code, probes):
 def test_the_compiled_agent_acts_and_updates(patched_code, probes, model_size):
     seen = probes("compiled", patched_code, overrides={"model_size": model_size, "batch_size": 32})
     assert seen == {"finite": True, "within": True}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_size", [19, 48, 317])
+def test_the_larger_compiled_agents_act_and_update(official, probes, model_size):
+    few = {"batch_size": 8, "iterations": 2, "num_samples": 32, "num_elites": 8, "num_pi_trajs": 4}
+    code = patched.materialise(official).code_dir
+    assert probes("compiled", code, overrides={"model_size": model_size} | few) == {"finite": True, "within": True}
