@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import socket
 import sys
 import tarfile
@@ -280,8 +281,7 @@ def test_the_sdist_can_be_brought_by_hand_and_an_unpacked_one_is_known(own_cache
     file.write_bytes(sdist)
     assert add(file) == {"upstream": "dreamerv3", "path": str(file), "release": "3.3.1"}
     assert find_checkout("dreamerv3", "release", may_clone=False).verified
-    with tarfile.open(file) as tar:
-        tar.extractall(tmp_path / "mine", filter="data")
+    shutil.unpack_archive(file, tmp_path / "mine")
     found = find_checkout("dreamerv3", tmp_path / "mine/dreamer-3.3.1")
     assert (found.release, found.source, found.verified) == ("3.3.1", "argument", True)
     (found.root / "dreamerv3/main.py").write_text("changed\n")
