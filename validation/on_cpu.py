@@ -12,6 +12,8 @@ import importlib.machinery
 import sys
 from pathlib import Path
 
+from tdmpc2_lean.parsing import parse
+
 
 class ReadForCPU(ast.NodeTransformer):
     """Reads what names CUDA as what names the CPU."""
@@ -37,7 +39,7 @@ class Loader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str):
         path = self.get_filename(fullname)
-        module = ReadForCPU().visit(ast.parse(self.get_data(path), path))
+        module = ReadForCPU().visit(parse(self.get_data(path), path))
         return compile(ast.fix_missing_locations(module), path, "exec", dont_inherit=True)
 
 

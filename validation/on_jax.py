@@ -13,6 +13,8 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
+from tdmpc2_lean.parsing import parse
+
 # What followed the function in the signature of `jax.jit` in JAX 0.5.3, in that order.
 POSITIONS = (
     "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums", "donate_argnames",
@@ -24,7 +26,7 @@ def positional_calls(code_dir: Path) -> int:
     """How many calls of `jax.jit` in a checkout pass more than the function by position."""
     count = 0
     for path in sorted((Path(code_dir) / "embodied" / "jax").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
+        for node in ast.walk(parse(path.read_bytes(), str(path))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "jax.jit" and len(node.args) > 1:
                 count += 1
     return count

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching.disk import State, Store
 from tdmpc2_lean.patching.record import is_git, original_files, store_of
 from tdmpc2_lean.patching.render import render, render_series
@@ -144,7 +145,7 @@ def functions(data: bytes) -> dict[str, str]:
             else:
                 take(dotted, "".join(lines[start - 1 : inner.end_lineno]))
 
-    visit(ast.parse(text), "<module>", 1, len(lines))
+    visit(parse(text), "<module>", 1, len(lines))
     return found
 
 

@@ -4,7 +4,6 @@
 with these two, so that they cannot disagree.
 """
 
-import ast
 import re
 import warnings
 from collections import ChainMap
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ast_grep_py import SgNode, SgRoot
 
 from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching import anchors
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors, Match, NotFound
 from tdmpc2_lean.patching.series import Edit, Patch, Snippet, language
@@ -292,7 +292,7 @@ def _expression(new: str, edit: Edit, source: Source, match: Match) -> str:
 def _kind(expression: str) -> str | None:
     """The kind of a text's one expression; None if it is none (say, a keyword argument)."""
     try:
-        ast.parse(f"(\n{expression}\n)", mode="eval")
+        parse(f"(\n{expression}\n)", mode="eval")
     except SyntaxError:
         return None
     statement = SgRoot(expression, "python").root().child(0)

@@ -40,6 +40,7 @@ from pathlib import Path, PurePosixPath
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
+from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching.source import lines_of, string_lines
 
 VERBS = ("replace", "before", "after", "delete", "append", "bases", "create")
@@ -387,7 +388,7 @@ def _yaml_snippet(source: str, name: str, path: Path, bad) -> Snippet:
 
 def _python_snippet(source: str, name: str, do: str, whole: bool | None, path: Path, bad) -> Snippet:
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except SyntaxError as error:
         raise bad(f"{path.name} line {error.lineno}: {error.msg}") from None
     node: ast.AST = tree
@@ -445,7 +446,7 @@ def _body(source: str, node: ast.AST, name: str, path: Path, bad) -> Snippet:
     expression = None
     if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
         # From behind the word `return`, so that parentheses around the expression stay.
-        expression = ast.get_source_segment(text, ast.parse(text).body[0]).removeprefix("return").strip()
+        expression = ast.get_source_segment(text, parse(text).body[0]).removeprefix("return").strip()
     arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
     names = frozenset(argument.arg for argument in arguments if argument.arg.isupper())
     return Snippet(text, expression=expression, names=names)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
+from tdmpc2_lean.parsing import parse
 
 # How the official code abbreviates those of dm_control's domains that have an underscore.
 ABBREVIATIONS = {"ball_in_cup": "cup", "point_mass": "pointmass"}
@@ -118,6 +119,6 @@ def multitask(code_dir: Path) -> set[str]:
 def parsed(path: Path) -> list[ast.stmt]:
     """A file's statements; none if it is absent or no Python, which the run itself will tell."""
     try:
-        return ast.parse(path.read_text(encoding="utf-8")).body
+        return parse(path.read_text(encoding="utf-8")).body
     except (OSError, SyntaxError, ValueError):
         return []

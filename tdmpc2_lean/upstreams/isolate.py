@@ -25,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.parsing import parse
 
 PREFIX = "tdmpc2_lean_isolated_"
 
@@ -160,7 +161,7 @@ class RewritingLoader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname):
         """The compiled module. No byte code is read or written: it would be the other names' byte code."""
         path = self.get_filename(fullname)
-        parsed = ast.parse(self.get_data(path), filename=path)
+        parsed = parse(self.get_data(path), path)
         return compile(self.rewrite.visit(parsed), path, "exec", dont_inherit=True)
 
 
