@@ -138,6 +138,8 @@ def test_an_edit_changes_only_the_lines_of_its_statement(case, data):
     mark = b"self.v%d = " % statement
     start = source.rindex(b"\n", 0, source.index(mark)) + 1
     behind = source.find(b"self.v%d = " % (statement + 1))
+    if edit.do == "delete" and not source.endswith(b"\n") and new == source[:start].rstrip(b"\r\n"):
+        return  # the last statement of a file without a final newline went, and it still has none
     assert new[:start] == source[:start]
     if behind >= 0:
         rest = source[source.rindex(b"\n", 0, behind) + 1 :]
