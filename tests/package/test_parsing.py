@@ -1,4 +1,4 @@
-"""Parsing in threads, which CPython 3.11 up to 3.11.7 gets wrong where the garbage collector calls Python code."""
+"""Parsing in threads, which CPython 3.11 (seen: 3.11.2, 3.11.7) gets wrong where the collector calls Python code."""
 
 import ast
 import gc
