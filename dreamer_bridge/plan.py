@@ -181,12 +181,12 @@ def training(
     official, found = resolved(ours)
     obstacles = settings.obstacles_to_resuming(found)
     if obstacles and found["run"].get("resume_exact"):
-        if "run.resume_exact" in given_settings or mentions(rest, "run.resume_exact"):
+        official, found = resolved(ours | {"run.resume_exact": False})
+        if found["run"]["resume_exact"]:  # by a preset, a word or a flag
             raise UserError(
                 f"run.resume_exact=True, and {', '.join(obstacles)}: such a run cannot be resumed to the same bits.",
                 "leave one of both away",
             )
-        official, found = resolved(ours | {"run.resume_exact": False})
 
     picture = found["env"]["dmc"]["image"] or found["env"]["dmc"].get("log_image", True)
     dmc = task.startswith("dmc_")

@@ -153,8 +153,16 @@ def test_where_a_run_cannot_be_resumed_exactly_it_is_not_asked_to_and_that_is_sa
     with pytest.raises(UserError, match="cannot be resumed") as told:
         planned("task=cheetah-run", word, "run.resume_exact=True")
     assert word in str(told.value)
-    with pytest.raises(UserError, match="cannot be resumed"):
-        planned("task=cheetah-run", word, flags=["--run.resume_exact", "True"])
+    for flags in (["--run.resume_exact", "True"], [r"--run\..*_exact", "True"]):
+        with pytest.raises(UserError, match="cannot be resumed"):
+            planned("task=cheetah-run", word, flags=flags)
+
+
+def test_a_preset_that_asks_for_exact_resumption_is_told_too(planned, tmp_path):
+    mine = tmp_path / "exact.yaml"
+    mine.write_text("title: t\noverrides: {run.resume_exact: true, run.debug: false}\n")
+    with pytest.raises(UserError, match="run.debug=False: such a run cannot be resumed"):
+        planned("task=cheetah-run", f"lean={mine}")
 
 
 def test_the_release_is_not_started_where_it_would_hang(planned, monkeypatch):

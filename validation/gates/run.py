@@ -90,10 +90,10 @@ class Suite:
 
 
 def task_of_tdmpc2(name: str, code_dir: Path) -> str:
-    """A task of dm_control, or of another suite that may be installed."""
+    """A task that dm_control simulates."""
     tasks.check(name, code_dir)
-    if name.replace("_", "-") in tasks.multitask(code_dir):
-        raise UserError(f"{name} stands for many tasks; a gate trains on one.", "name one, such as cheetah-run")
+    if not tasks.is_dmcontrol(name, code_dir):
+        raise UserError(f"{name} is none of dm_control; the gates train on its tasks.", "such as cheetah-run")
     return name
 
 
