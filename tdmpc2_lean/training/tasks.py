@@ -104,18 +104,6 @@ def named_in_code(code_dir: Path) -> set[str]:
     return found
 
 
-def multitask(code_dir: Path) -> set[str]:
-    """The names that stand for a set of tasks."""
-    for node in parsed(code_dir / "common" / "__init__.py"):
-        if isinstance(node, ast.Assign) and any(
-            getattr(target, "id", "") == "TASK_SET" for target in node.targets
-        ):
-            return {
-                str(key.value) for key in getattr(node.value, "keys", []) if isinstance(key, ast.Constant)
-            }
-    return set()
-
-
 def parsed(path: Path) -> list[ast.stmt]:
     """A file's statements; none if it is absent or no Python, which the run itself will tell."""
     try:
