@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
+BESIDE = ("patches", "references", "validation")  # parts of the package that lie beside it
 
 
 def files_below(folder, pattern="*"):
@@ -34,6 +35,8 @@ def installed(tmp_path_factory):
         for path in files_below(folder):
             (source / path).parent.mkdir(parents=True, exist_ok=True)
             (source / path).write_bytes((PROJECT / path).read_bytes())
+    for name in BESIDE:
+        os.symlink(os.readlink(PROJECT / "tdmpc2_lean" / name), source / "tdmpc2_lean" / name)
     wheels = tmp_path_factory.mktemp("wheels")
     words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
     built = subprocess.run(
@@ -124,3 +127,18 @@ def test_the_installed_package_finds_its_data_away_from_the_checkout(installed, 
     folders = ran.stdout.split()
     assert len(folders) == 4
     assert all(Path(folder).is_dir() and installed in Path(folder).parents for folder in folders)
+
+
+def test_a_bare_checkout_works_from_its_root_without_being_installed(tmp_path):
+    """An isolated interpreter knows no installation of this project but that of its dependencies."""
+    code = (
+        "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in str(f)]\n"
+        f"sys.path.insert(0, {str(PROJECT)!r})\n"
+        "import tdmpc2_lean.validation, tdmpc2_lean.references, tdmpc2_lean.patches\n"
+        "from tdmpc2_lean import places\n"
+        "print(places.patches_dir(), places.references_dir(), places.validation_dir())\n"
+    )
+    ran = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    found = [Path(folder).resolve() for folder in ran.stdout.split()]
+    assert found == [PROJECT / name for name in BESIDE]
