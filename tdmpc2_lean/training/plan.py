@@ -12,16 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tdmpc2_lean import patching
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patched import Patched, materialise
+from tdmpc2_lean.settings import given_by
+from tdmpc2_lean.settings import tdmpc2 as settings
 from tdmpc2_lean.training import presets, record, rendering, tasks, threads, words
 from tdmpc2_lean.training.presets import Preset
 from tdmpc2_lean.training.words import hydra_word
 from tdmpc2_lean.upstreams import Checkout, find_checkout
 
-# Patches whose setting exists in the official config.yaml already, where it is overruled.
-PATCH_OF_OFFICIAL_SETTING = {"seed_steps": "seed-steps"}
 SAFE_LOAD = "safe-load"
 # Of a training run's overrides, those that say nothing about its agent and environment.
 NOT_FOR_EVALUATION = ("exp_name", "checkpoint", "enable_wandb", "save_video", "save_video_files")
@@ -218,7 +219,9 @@ class _Planner:
 
     def check_settings(self) -> None:
         known = official_settings(self.patched.code_dir)
-        missing = settings_of_absent_patches(self.patched)
+        applied = dict(self.patched.patches)
+        brought = patching.read_series(self.checkout.upstream).settings()
+        missing = {setting: patch for setting, patch in brought.items() if patch not in applied}
         known -= set(missing)
         for preset in self.presets:
             words.check_keys(preset.keys(), known, missing, f"preset {preset.name!r}: ")
@@ -235,7 +238,7 @@ class _Planner:
             key: value for key, value in self.own_defaults().items() if key not in given and key not in values
         }
         hydra = [hydra_word(key, value) for key, value in (ours | values).items()]
-        return list(dict.fromkeys([*values, *given])), [*hydra, *self.words.hydra]
+        return list(dict.fromkeys([*values, *given])), [*hydra, *map(settings.quoted, self.words.hydra)]
 
     def own_defaults(self) -> dict[str, Any]:
         """Where our default differs from the official one. Naming a W&B project asks for W&B."""
@@ -262,15 +265,16 @@ class _Planner:
             raise UserError(f"{videos[0]}=true needs imageio-ffmpeg.", "pip install imageio-ffmpeg")
 
     def check_seeding(self, config: Mapping[str, Any], dmcontrol: bool) -> None:
+        settings.check(
+            patching.read_series(self.checkout.upstream).closure(name for name, _ in self.patched.patches),
+            config,
+            given=given_by(self.words.settings(), self.presets, config),
+            kind=self.kind,
+            episode=tasks.EPISODE_OF_DMCONTROL if dmcontrol else None,
+        )
         seed_steps = config.get("seed_steps")
         if self.kind != "train" or isinstance(seed_steps, bool) or not isinstance(seed_steps, int):
             return
-        if dmcontrol and seed_steps < tasks.EPISODE_OF_DMCONTROL:
-            raise UserError(
-                f"seed_steps={seed_steps} is less than an episode of {tasks.EPISODE_OF_DMCONTROL} steps, "
-                "and the replay buffer samples from whole episodes.",
-                f"write seed_steps={tasks.EPISODE_OF_DMCONTROL} or more",
-            )
         steps = config.get("steps")
         if isinstance(steps, int) and seed_steps > steps:
             self.notes.append(
@@ -376,8 +380,6 @@ class _Evaluation(_Planner):
         names = super().patch_names()
         if not self.trusted:
             return names
-        from tdmpc2_lean import patching
-
         if names is None:
             names = [patch.name for patch in patching.read_series(self.checkout.upstream).patches]
         return [name for name in names if name != SAFE_LOAD]
@@ -452,27 +454,6 @@ def official_settings(code_dir: Path) -> set[str]:
     from omegaconf import OmegaConf
 
     return set(OmegaConf.load(code_dir / "config.yaml")) - {"defaults"}
-
-
-def settings_of_absent_patches(patched: Patched) -> dict[str, str]:
-    """{setting: patch} for the settings that the patches left out would have added."""
-    from omegaconf import OmegaConf
-
-    from tdmpc2_lean import patching
-
-    applied = {name for name, _ in patched.patches}
-    absent = [
-        patch
-        for patch in patching.read_series(patched.checkout.upstream).patches
-        if patch.name not in applied
-    ]
-    found = {}
-    for patch in absent:
-        for edit in patch.edits:
-            if edit.file.endswith("config.yaml") and edit.snippet is not None:
-                found.update(dict.fromkeys(map(str, OmegaConf.create(edit.snippet.text)), patch.name))
-    names = {patch.name for patch in absent}
-    return found | {key: name for key, name in PATCH_OF_OFFICIAL_SETTING.items() if name in names}
 
 
 def composed(code_dir: Path, hydra: Sequence[str]) -> dict[str, Any]:
