@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import arms, config, cores, curve, settings, tasks, trust
+from dreamer_bridge import arms, config, cores, curve, schema, settings, tasks, trust
 from dreamer_bridge.arms import Arm
 from dreamer_bridge.ratio import Ratio
+from tdmpc2_lean import patching
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patched import Patched, materialise
@@ -141,6 +142,7 @@ def training(
     if "task" not in own:
         raise UserError("which task?", "add task=DOMAIN-TASK, such as task=cartpole-balance")
     task = tasks.official(own["task"])
+    schema.check_suite(task)
 
     checkout = find_checkout(DREAMERV3, own.get("upstream") or None, allow_local_changes=allow_local_changes)
     if checkout.upstream != DREAMERV3:
@@ -148,6 +150,7 @@ def training(
     patched = materialise(checkout, patch_names(asked))
     document = config.read(patched.code_dir)
     known = config.keys(document)
+    applied = patching.read_series(DREAMERV3).closure(name for name, _ in patched.patches)
 
     # The later ones win: the bridge's, the presets', the arm's, the words', the official flags.
     more_configs, rest = config.split_configs(flags)
@@ -161,6 +164,7 @@ def training(
     chunk = whole(own.get("chunk") or str(preset_values.pop("chunk", curve.CHUNK)), "chunk", 1)
     preset_values.pop("chunk", None)
     configs = [OFFICIAL, *([str(size)] if size else []), *more_configs]
+    schema.check_written(document, applied, preset_values | given_settings)
     before = config.resolved(document, configs, [*config.as_flags(ours | preset_values | given_settings), *rest])
     of_arm = arm.settings(before["agent"]["loss_scales"])
     if of_arm and any(key in given_settings or mentions(rest, key) for key in of_arm):
@@ -188,6 +192,9 @@ def training(
                 "leave one of both away",
             )
 
+    schema.check(
+        document, applied, found, words=given_settings, preset_values=preset_values, presets=chosen
+    )
     picture = found["env"]["dmc"]["image"] or found["env"]["dmc"].get("log_image", True)
     dmc = task.startswith("dmc_")
     environment = (

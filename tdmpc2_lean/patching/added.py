@@ -35,7 +35,8 @@ def _keys(text: str) -> dict[str, Any]:
     from yaml import YAMLError
 
     try:
-        document = OmegaConf.to_container(OmegaConf.create(re.sub(r"\$\$\$[A-Z]+|\$[A-Z]+(?=\s*,)", f"{MATCHED}: 0", text)))
+        plain = re.sub(r"\$\$\$[A-Z]+|\$[A-Z]+(?=\s*,)", f"{MATCHED}: 0", text)
+        document = OmegaConf.to_container(OmegaConf.create(plain))
     except (OmegaConfBaseException, YAMLError, ValueError):
         return {}
     return {key: value for key, value in _flat(document) if not key.endswith(MATCHED)}

@@ -46,7 +46,7 @@ from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching.added import settings_added
 from tdmpc2_lean.patching.source import lines_of, string_lines
-from tdmpc2_lean.settings.schema import MISSING, SchemaError, Setting, read_setting, shown
+from tdmpc2_lean.settings.schema import MISSING, SchemaError, Setting, read_setting
 
 VERBS = ("replace", "before", "after", "delete", "append", "bases", "create")
 PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "settings", "edit"}
@@ -272,8 +272,8 @@ def _read_settings(patch: str, tables, edits: tuple[Edit, ...], wrong) -> dict[s
             raise wrong(f"it adds the setting {key!r}, of which it has {len(names)} tables [settings.{key}]")
         default = settings[names[0]].default
         if default == MISSING or type(default) is not type(value) or default != value:
-            stated = "none" if default == MISSING else shown(default)
-            raise wrong(f"setting {names[0]!r}: its default is {stated}, and the patch writes {shown(value)}")
+            stated = "none" if default == MISSING else repr(default)
+            raise wrong(f"setting {names[0]!r}: its default is {stated}, and the patch writes {value!r}")
     return settings
 
 

@@ -20,8 +20,8 @@ A name with dots stands in quotes: [settings."run.clock"]. Nothing here knows ho
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tdmpc2_lean.errors import UserError
@@ -47,6 +47,19 @@ MISSING = "???"
 
 class SchemaError(UserError):
     """A table does not describe a setting; the message says what is wrong, whoever reads the file says where."""
+
+
+def shown(value: Any) -> str:
+    """A value as a user writes it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+        return str(int(value))
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(shown, value)) + "]"
+    return repr(value) if value == "" else str(value)
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,8 @@ class Setting:
     def said(self) -> str:
         """What is allowed, for the reader: 'a rational number above 0 (updates per agent step)'."""
         if self.type == "computed":
-            return TYPES[self.type] + (f": {self.meaning.rstrip('.')}" if self.meaning else "")
+            meaning = f"{self.meaning[:1].lower()}{self.meaning[1:]}".rstrip(".")
+            return TYPES[self.type] + (f" ({meaning})" if meaning else "")
         kind = self.items if self.type == "list" else self.type
         what = self.allowed or ("one of " + ", ".join(map(shown, self.choices)) if self.choices else TYPES[kind])
         if not self.choices and not self.allowed:
@@ -139,8 +153,9 @@ class Setting:
 class Rule:
     """What several settings must be to one another.
 
-    names: of the settings. context: of more, named to the reader only if given. holds: called with the values of both, in
-    this order. text: what is required, for the reader; a name in braces stands for the setting's value.
+    names: of the settings. context: of more, which the reader is told of if none of those was given.
+    holds: called with the values of both, in this order.
+    text: what is required, for the reader; a name in braces stands for the setting's value.
     """
 
     names: tuple[str, ...]
@@ -153,12 +168,13 @@ class Rule:
 class Schema:
     """All settings of an upstream with some of its patches, by name, and the rules between them.
 
-    listing: the command that lists settings, to be continued by their names.
+    listing: the command that lists settings, to be continued by their names. shown: how a value is written.
     """
 
     settings: Mapping[str, Setting]
     rules: tuple[Rule, ...] = ()
     listing: str = "tdmpc2-lean settings"
+    shown: Callable[[Any], str] = shown
 
     def __getitem__(self, name: str) -> Setting:
         return self.settings[name]
@@ -237,106 +253,3 @@ def number_in(value: Any, kind: str | None = "number") -> float | None:
     if not isinstance(value, float) or kind not in NUMERIC or kind == "integer":
         return None
     return value if kind != "whole" or math.isfinite(value) and value.is_integer() else None
-
-
-def shown(value: Any) -> str:
-    """A value as a user writes it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
-        return str(int(value))
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(shown, value)) + "]"
-    return repr(value) if value == "" else str(value)
-
-
-# ------------------------------------------------------------------------------------- what is asked, and what is told
-
-
-@dataclass(frozen=True)
-class Given:
-    """A value that somebody gave. written: as they wrote it. whose: if not the command line's, "preset 'fast': "."""
-
-    written: str
-    whose: str = ""
-
-
-def given_by(words: Mapping[str, str], presets: Iterable[Any], settings: Mapping[str, Any]) -> dict[str, Given]:
-    """Who gave which setting what: {name: Given}. Words win over presets, later presets over earlier ones.
-
-    words: {name: as written}. presets: with a `name` and `keys()`. settings: resolved, in which a preset's values stand.
-    """
-    found = {
-        key: Given(shown(settings.get(key)), f"preset {preset.name!r}: ") for preset in presets for key in preset.keys()
-    }
-    return found | {key: Given(written) for key, written in words.items()}
-
-
-@dataclass(frozen=True)
-class SettingFault:
-    """names: of the settings concerned. text: what is wrong and what is allowed, a line."""
-
-    names: tuple[str, ...]
-    text: str = field(compare=False)
-
-
-def faults(schema: Schema, settings: Mapping[str, Any], *, given: Mapping[str, Given]) -> list[SettingFault]:
-    """What is wrong with the given ones among resolved settings ({name: value}); empty if nothing is.
-
-    What nobody gave is the checkout's own and not judged, nor are settings that only the checkout knows (a fork's, or
-    those added with a +). A rule is asked where one of its settings was given, and all are of their types.
-    """
-    found = []
-    for name, asked in given.items():
-        if name not in schema and name not in settings:
-            hint = did_you_mean(name, {*schema.settings, *settings})
-            found.append(SettingFault((name,), f"{asked.whose}there is no setting {name!r}.{hint}"))
-    for name, value in settings.items():
-        if name not in schema or name not in given or value == MISSING or schema[name].accepts(value):
-            continue
-        setting, asked = schema[name], given[name]
-        hint = did_you_mean(value, map(str, setting.choices)) if isinstance(value, str) and setting.choices else ""
-        found.append(
-            SettingFault(
-                (name,), f"{asked.whose}{name}={asked.written} is not allowed: {name} is {setting.said()}.{hint}"
-            )
-        )
-    wrong = {name for fault in found for name in fault.names}
-    for rule in schema.rules:
-        every = (*rule.names, *rule.context)
-        values = {name: settings.get(name, MISSING) for name in every}
-        if MISSING in values.values() or wrong & set(every) or not given.keys() & set(every):
-            continue
-        known = [schema[name] for name in every if name in schema and schema[name].type != "computed"]
-        if all(setting.accepts(values[setting.name]) for setting in known) and not rule.holds(*values.values()):
-            found.append(_fault_of(rule, values, given))
-    return found
-
-
-def _fault_of(rule: Rule, values: Mapping[str, Any], given: Mapping[str, Given]) -> SettingFault:
-    concerned = [name for name in values if name in given or name in rule.names]
-    named = [name for name in concerned if name in given] or concerned
-    said = " and ".join(f"{name}={given[name].written if name in given else shown(values[name])}" for name in named)
-    whose = next((given[name].whose for name in named if name in given), "")
-    verb = "is" if len(named) == 1 else "are"
-    others = [f"{name} is {shown(values[name])}" for name in rule.names if name not in named]
-    here = f"; here {', '.join(others)}" if others else ""
-    text = rule.text.format_map({name: shown(value) for name, value in values.items()})
-    return SettingFault(tuple(named), f"{whose}{said} {verb} not allowed: {text}{here}.")
-
-
-def check(
-    schema: Schema, settings: Mapping[str, Any], *, given: Mapping[str, Given], more: Iterable[SettingFault] = ()
-) -> None:
-    """UserError that lists all faults of the given settings, a line each. more: faults found elsewhere."""
-    found = [*faults(schema, settings, given=given), *more]
-    if not found:
-        return
-    names = list(dict.fromkeys(name for fault in found for name in fault.names if name in schema))
-    defaults = [
-        f"{name}={shown(schema[name].default)}" for name in names if name in given and schema[name].default != MISSING
-    ]
-    left = f"leave {'it' if len(defaults) == 1 else 'them'} away for {', '.join(defaults)}; " if defaults else ""
-    raise UserError("\n  ".join(fault.text for fault in found), f"{left}{schema.listing} {' '.join(names)}".rstrip())

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tdmpc2_lean.patching.series import Patch
-from tdmpc2_lean.settings import schema as schemas
-from tdmpc2_lean.settings.schema import MISSING, Given, Rule, Schema, Setting, SettingFault, read_setting
+from tdmpc2_lean.settings import checking
+from tdmpc2_lean.settings.checking import Given, SettingFault
+from tdmpc2_lean.settings.schema import MISSING, Rule, Schema, Setting, read_setting
 
 DATA = Path(__file__).with_name("tdmpc2.toml")
 MULTITASK = ("mt30", "mt80")
@@ -58,12 +59,13 @@ def check(
 ) -> None:
     """UserError that lists all that is wrong with the given ones among resolved settings.
 
-    patches: those applied. config: as Hydra composes it. episode: length of the task's episodes in agent steps, if known.
+    patches: those applied. config: as Hydra composes it. kind: of run, train or evaluate.
+    episode: length of the task's episodes in agent steps, if it is known.
     """
     settings = effective(config) | ({} if episode is None else {"episode_length": episode})
     if settings.get("data_dir") == MISSING:
         settings["data_dir"] = None
-    schemas.check(schema(patches, kind), settings, given=given, more=_overruled(config, given))
+    checking.check(schema(patches, kind), settings, given=given, more=_overruled(config, given))
 
 
 def effective(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def effective(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(name: str, value: Any) -> Any:
-    """A value as the official parser leaves it, but for a number's text that only begins like a sum: it stays a text."""
+    """A value as the official parser leaves it, but that a number's text that only begins like a sum stays a text."""
     if not isinstance(value, str):
         return value
     is_text = name in official() and official()[name].type == "text"
@@ -116,9 +118,7 @@ def _overruled(config: Mapping[str, Any], given: Mapping[str, Given]) -> list[Se
             f"{given[name].whose}{name}={given[name].written} has no effect: model_size={size} makes it {value}.",
         )
         for name, value in model_sizes().get(size, {}).items()
-        if name in given
-        and given[name].whose == given["model_size"].whose
-        and _read(name, config.get(name)) != value
+        if name in given and given[name].whose == given["model_size"].whose and _read(name, config.get(name)) != value
     ]
 
 
@@ -199,6 +199,4 @@ OF_TRAINING = (
         context=("data_dir",),
     ),
 )
-OF_EVALUATION = (
-    Rule(("eval_episodes",), lambda episodes: episodes > 0, "an evaluation has at least one episode"),
-)
+OF_EVALUATION = (Rule(("eval_episodes",), lambda episodes: episodes > 0, "an evaluation has at least one episode"),)
