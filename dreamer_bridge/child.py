@@ -4,7 +4,7 @@
 
 Nothing in the official code's behaviour is changed. It is looked at where it hands things over: `embodied.run.train`
 gets the functions that make agent and logger, and `elements.checkpoint` saves and loads. Events go to the parent as in
-tdmpc2_lean.training.launch, and besides
+tdmpc2_lean.tdmpc2.child, and besides
 
     {"event": "compiling"}, {"event": "compiled", "seconds": …}
     {"event": "resumed", "step": …, "checkpoint": …}, {"event": "saved", "step": …}
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from dreamer_bridge import trust
 from dreamer_bridge.curve import Recorder
-from tdmpc2_lean.training import launch
+from tdmpc2_lean.tdmpc2 import child
 
 STATE = "bridge.json"  # beside the official files of a checkpoint
 
@@ -157,7 +157,7 @@ class Watch:
 
     def keep_looking(self):
         while True:
-            time.sleep(launch.EVERY)
+            time.sleep(child.EVERY)
             self.look()
 
     def look(self):
@@ -174,8 +174,8 @@ class Watch:
 
 def main():
     request = json.loads(Path(sys.argv[1]).read_bytes())
-    launch.hear_the_parent()
-    channel = launch.Channel(request["channel"])
+    child.hear_the_parent()
+    channel = child.Channel(request["channel"])
     if request["cores"]:
         os.sched_setaffinity(0, request["cores"])  # before XLA counts them
     script = request["script"]
@@ -184,7 +184,7 @@ def main():
     import embodied
 
     Watch(channel, request).install(elements, embodied)
-    launch.to_its_end(channel, [script, *request["flags"]])
+    child.to_its_end(channel, [script, *request["flags"]])
 
 
 if __name__ == "__main__":

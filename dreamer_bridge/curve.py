@@ -115,7 +115,7 @@ class Recorder:
 def read_run(folder: Path):
     """What is drawn of a run: the returns of its training episodes, chunk by chunk; None if no episode ended."""
     from dreamer_bridge import tasks
-    from tdmpc2_lean.training import curve, record
+    from tdmpc2_lean.runs import figure, record
 
     kept = record.read(folder)
     lines = [line for line in read_lines(folder / FILE) if line.get("episodes")]
@@ -123,13 +123,13 @@ def read_run(folder: Path):
         return None
     arm = kept["arm"]["name"] + (", rep alike" if kept["arm"]["rep"] == "alike" else "")
     presets = "+".join(preset["name"] for preset in kept["presets"])
-    return curve.Run(
+    return figure.Run(
         task=tasks.of_reference(kept["task"]) or kept["task"],
         seed=kept["seed"],
         steps=tuple(line["env_steps"] for line in lines),
         returns=tuple(line["value"] for line in lines),
         episodes=0,
-        code=curve.code_of(kept),
+        code=figure.code_of(kept),
         settings=presets if arm == "full" else f"{presets}, arm {arm}",
         state=kept["state"],
         reference=tasks.REFERENCE,

@@ -11,11 +11,12 @@ from typing import Any
 from dreamer_bridge import arms, config, cores, curve, settings, tasks, trust
 from dreamer_bridge.arms import Arm
 from dreamer_bridge.ratio import Ratio
+from tdmpc2_lean.environments import rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patched import Patched, materialise
-from tdmpc2_lean.training import presets, record, rendering, threads, words
-from tdmpc2_lean.training.presets import DREAMERV3, Preset
+from tdmpc2_lean.runs import presets, record, threads, words
+from tdmpc2_lean.runs.presets import DREAMERV3, Preset
 from tdmpc2_lean.upstreams import Checkout, find_checkout
 
 # Words that this command takes for itself, besides the official keys.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tdmpc2_lean.training import progress
+from tdmpc2_lean.runs import progress
 
 
 @dataclass

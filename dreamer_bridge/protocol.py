@@ -12,10 +12,10 @@ from typing import Any
 from dreamer_bridge import curve, plan, run, settings, trust
 from dreamer_bridge.progress import Progress
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.training import run as running
-from tdmpc2_lean.validation.protocols import Protocol
-from tdmpc2_lean.validation.runs import folder as folders
-from tdmpc2_lean.validation.runs import making
+from tdmpc2_lean.runs import folder as folders
+from tdmpc2_lean.runs import making
+from tdmpc2_lean.runs import run as running
+from tdmpc2_lean.validation.judging.protocols import Protocol
 
 # A protocol's names of settings and the official keys; other settings of a protocol are official keys themselves.
 KEYS = {"envs": "run.envs", "action_repeat": "env.dmc.repeat", "train_ratio": "run.train_ratio"}

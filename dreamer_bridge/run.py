@@ -11,11 +11,11 @@ from typing import Any
 from dreamer_bridge import child, curve, returns, settings
 from dreamer_bridge.plan import Plan, latest_checkpoint
 from dreamer_bridge.progress import Progress
-from tdmpc2_lean.training import record
-from tdmpc2_lean.training import run as running
-from tdmpc2_lean.training.progress import Display, duration
-from tdmpc2_lean.training.run import INTERRUPTED, Outcome, RunFailed
-from tdmpc2_lean.validation.runs import folder as folders
+from tdmpc2_lean.runs import folder as folders
+from tdmpc2_lean.runs import record
+from tdmpc2_lean.runs import run as running
+from tdmpc2_lean.runs.progress import Display, duration
+from tdmpc2_lean.runs.run import INTERRUPTED, Outcome, RunFailed
 
 CHILD = "dreamer_bridge.child"
 LOG = "train.log"

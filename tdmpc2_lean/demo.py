@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tdmpc2_lean import upstreams
 from tdmpc2_lean.errors import CheckFailed, UserError
-from tdmpc2_lean.training import curve, record, threads
+from tdmpc2_lean.runs import figure, record, threads
 from tdmpc2_lean.validation.gates import results as gate_results
 from tdmpc2_lean.validation.gates import run as gates
 from tdmpc2_lean.validation.gates.subjects import Subject, find_subject
-from tdmpc2_lean.validation.traced import Budget
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
 
 SIDES = ("smoke", "smoke,fast")
 TASK, SEED = "cartpole-balance", 1
@@ -71,7 +71,7 @@ def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
     say(f"4. Training on {TASK}: {' and '.join(SIDES)} side by side (two to three minutes)")
     sides = trained(out, subject, say)
     picture = out / "curve.png"
-    curve.draw([curve.read_run(side.folder) for side in sides], picture)
+    figure.draw([figure.read_run(side.folder) for side in sides], picture)
     say("")
     for line in table(sides, subject):
         say(line)

@@ -58,7 +58,7 @@ def train(flags, words, allow_local_changes, trust_checkpoint, dry_run, list_pre
     from tdmpc2_lean.errors import UserError
 
     if list_presets:
-        from tdmpc2_lean.training import presets
+        from tdmpc2_lean.runs import presets
 
         click.echo("\n\n".join(presets.described(presets.DREAMERV3)))
         return

@@ -26,7 +26,8 @@ def evaluate(words, trust_checkpoint, allow_local_changes, dry_run, quiet):
     tdmpc2-lean evaluate checkpoint=logs/cartpole-balance/1/smoke/models/final.pt
     tdmpc2-lean evaluate checkpoint=dog-1.pt task=dog-run model_size=5 eval_episodes=20
     """
-    from tdmpc2_lean.training import plan, run
+    from tdmpc2_lean.runs import run
+    from tdmpc2_lean.tdmpc2 import plan
 
     planned = plan.evaluation(
         words, allow_local_changes=allow_local_changes, trust_checkpoint=trust_checkpoint, cwd=Path.cwd()

@@ -42,7 +42,7 @@ def train(words, allow_local_changes, dry_run, multirun, list_presets, quiet):
     tdmpc2-lean train task=walker-walk lean=fast seed=1,2,3 --multirun
     """
     if list_presets:
-        from tdmpc2_lean.training import presets
+        from tdmpc2_lean.runs import presets
 
         click.echo("\n\n".join(presets.described()))
         return
@@ -50,14 +50,14 @@ def train(words, allow_local_changes, dry_run, multirun, list_presets, quiet):
 
     if not words:
         raise UserError("nothing to train.", "tdmpc2-lean train task=cartpole-balance lean=smoke")
-    from tdmpc2_lean.training import plan
+    from tdmpc2_lean.tdmpc2 import plan
 
     planner = plan.training_sweep if multirun else lambda *a, **k: [plan.training(*a, **k)]
     plans = planner(words, allow_local_changes=allow_local_changes, cwd=Path.cwd())
     if dry_run:
         click.echo("\n\n".join("\n".join(planned.lines()) for planned in plans))
         return
-    from tdmpc2_lean.training import run
+    from tdmpc2_lean.runs import run
 
     for number, planned in enumerate(plans, 1):
         if len(plans) > 1:
