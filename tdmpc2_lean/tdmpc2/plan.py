@@ -22,7 +22,7 @@ from tdmpc2_lean.upstreams import find_checkout
 
 UPSTREAM = "tdmpc2"
 CHECKPOINT = "checkpoint"  # the patch by which a run can go on, and its setting checkpoint_minutes
-CHECKPOINT_MINUTES = 5
+CHECKPOINT_MINUTES = 2
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 
 
