@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from tdmpc2_lean.training import threads
+from tdmpc2_lean.runs import threads
 
 LOOK = 0.3  # seconds over which cores are watched
 

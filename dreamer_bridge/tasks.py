@@ -1,9 +1,9 @@
 """Task names: either upstream's spelling of a dm_control task becomes the official DreamerV3's, `dmc_cheetah_run`."""
 
+from tdmpc2_lean.environments import dm_control as suite
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.references import tasks as references
-from tdmpc2_lean.training import tasks as suite
 
 REFERENCE = "dreamerv3_dmc_proprio"
 DMC = "dmc"

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tdmpc2_lean import upstreams
 from tdmpc2_lean.errors import CheckFailed, UserError
-from tdmpc2_lean.training import curve, record, threads
+from tdmpc2_lean.runs import figure, record, threads
 from tdmpc2_lean.validation.gates import results as gate_results
 from tdmpc2_lean.validation.gates import run as gates
 from tdmpc2_lean.validation.gates.subjects import Subject, find_subject
-from tdmpc2_lean.validation.traced import Budget
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
 
 SIDES = ("smoke", "smoke,fast")
 TASK, SEED = "cartpole-balance", 1
@@ -35,20 +35,20 @@ class Side:
 
     preset: str
     folder: Path
-    kept: dict
+    kept: record.RunRecord
 
     @property
     def first_return(self) -> float:
-        return self.kept["evaluations"][0]["episode_reward"]
+        return self.kept.evaluations[0].episode_reward
 
     @property
     def last_return(self) -> float:
-        return self.kept["evaluations"][-1]["episode_reward"]
+        return self.kept.evaluations[-1].episode_reward
 
     @property
     def speed(self) -> float:
         """Steps per second while learning, seeding and evaluations left out."""
-        return self.kept["timing"]["learning_steps_per_second"]
+        return self.kept.timing.learning_steps_per_second
 
 
 def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
@@ -71,7 +71,7 @@ def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
     say(f"4. Training on {TASK}: {' and '.join(SIDES)} side by side (two to three minutes)")
     sides = trained(out, subject, say)
     picture = out / "curve.png"
-    curve.draw([curve.read_run(side.folder) for side in sides], picture)
+    figure.draw([figure.read_run(side.folder) for side in sides], picture)
     say("")
     for line in table(sides, subject):
         say(line)
@@ -174,7 +174,7 @@ def table(sides: Sequence[Side], subject: Subject) -> list[str]:
     """Return, speed and ratio of both sides, labelled with their n."""
     first = sides[0]
     lines = [
-        f"{TASK} on {subject.reference.label}, {first.kept['evaluations'][-1]['step']} agent steps, "
+        f"{TASK} on {subject.reference.label}, {first.kept.evaluations[-1].step} agent steps, "
         f"n=1 (seed {SEED}): a single seed is a hypothesis, not a result",
         f"{'lean':<12} {'return at step 0':>17} {'at the end':>11} {'steps/s':>8} {'ratio':>6}",
     ]

@@ -38,7 +38,7 @@ def validation_dir() -> Path:
 
 def miniature_dir() -> Path:
     """The miniature checkout, a folder in the official layout."""
-    return validation_dir() / "miniature"
+    return validation_dir() / "gates" / "miniature"
 
 
 def presets_dir() -> Path:

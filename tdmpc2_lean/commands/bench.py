@@ -29,7 +29,7 @@ def code_and_label(checkout):
 @click.option("--json", "as_json", is_flag=True, help="Print every measured value.")
 def plan_vec(checkout, envs, rounds, model_size, threads, as_json):
     """Actions per second of `act_vec` for N environments against `act` for one."""
-    from tdmpc2_lean.validation import child
+    from tdmpc2_lean.validation.gates import process
 
     try:
         numbers = [int(n) for n in envs.split(",")]
@@ -38,8 +38,8 @@ def plan_vec(checkout, envs, rounds, model_size, threads, as_json):
     if not numbers or min(numbers) < 1:
         raise UserError(f"--envs takes positive numbers with commas between them, found {envs!r}.", "--envs 1,4,16")
     code_dir, label = code_and_label(checkout)
-    seen = child.call(
-        "tdmpc2_lean.validation.speed:plan_vec",
+    seen = process.call(
+        "tdmpc2_lean.validation.benchmarks.tdmpc2:plan_vec",
         code_dir,
         overrides={"model_size": int(model_size)},
         num_envs=numbers,
@@ -78,8 +78,8 @@ def presets(first, second, checkout, task, rounds, model_size, threads, as_json)
 
     A step is one planned action, one environment step and the updates due, as in training after its seeding phase.
     """
-    from tdmpc2_lean.training import presets as lean
-    from tdmpc2_lean.validation import child
+    from tdmpc2_lean.runs import presets as lean
+    from tdmpc2_lean.validation.gates import process
     from tdmpc2_lean.validation.gates.subjects import read_config
 
     code_dir, label = code_and_label(checkout)
@@ -90,9 +90,10 @@ def presets(first, second, checkout, task, rounds, model_size, threads, as_json)
         sides[name] = {"model_size": int(model_size)} | lean.compose(chosen, defaults)
     if len(sides) < 2:
         raise UserError(f"Both sides are {first!r}.", "name two presets: `tdmpc2-lean train --list-presets`")
-    seen = child.call(
-        "tdmpc2_lean.validation.speed:presets", code_dir, sides=sides, task=task, steps=rounds, threads=threads
-    )
+    seen = process.call(
+        "tdmpc2_lean.validation.benchmarks.tdmpc2:presets", code_dir,
+        sides=sides, task=task, steps=rounds, threads=threads,
+    )  # fmt: skip
     if as_json:
         click.echo(json.dumps({"subject": label, "model_size": int(model_size), "sides": sides} | seen))
         return
@@ -125,9 +126,9 @@ def dreamerv3(what, checkout, rounds, one_core, as_json):
     import os
     from dataclasses import replace
 
-    from tdmpc2_lean.validation import child
+    from tdmpc2_lean.validation.benchmarks.dreamerv3 import SIZES
+    from tdmpc2_lean.validation.gates import process
     from tdmpc2_lean.validation.gates.subjects import find_subject
-    from tdmpc2_lean.validation.speed_dreamer import SIZES
 
     parts = ("render", "compile", "update")
     for word in what:
@@ -135,11 +136,11 @@ def dreamerv3(what, checkout, rounds, one_core, as_json):
             raise UserError(f"{word!r} is no part of this benchmark.", f"name some of {', '.join(parts)}, or none")
     subject = find_subject(checkout, upstream="dreamerv3")
     cores = "one core" if one_core else "all cores"
-    stack = replace(child.JAX, one_core=one_core, compiled="jax-one-core" if one_core else "jax-all-cores")
-    module = "tdmpc2_lean.validation.speed_dreamer"
+    stack = replace(process.JAX, one_core=one_core, compiled="jax-one-core" if one_core else "jax-all-cores")
+    module = "tdmpc2_lean.validation.benchmarks.dreamerv3"
 
     def call(function, **arguments):
-        return child.call(f"{module}:{function}", subject.code_dir, stack=stack, **arguments)
+        return process.call(f"{module}:{function}", subject.code_dir, stack=stack, **arguments)
 
     seen = {}
     backend = os.environ.get("MUJOCO_GL", "egl")

@@ -140,7 +140,7 @@ def extract(folder: Path, to: Path, commit: str | None) -> None:
     \b
     tdmpc2-lean references extract ~/tdmpc2 --to references
     """
-    from tdmpc2_lean.validation.extract import extract as extract_to
+    from tdmpc2_lean.references.extract import extract as extract_to
 
     for written in extract_to(folder, to, commit):
         click.echo(f"{'written  ' if written.changed else 'unchanged'}  {written.path}")

@@ -6,8 +6,8 @@ import pytest
 
 from dreamer_bridge import curve
 from dreamer_bridge.curve import Recorder, keep_lines_until, read_lines
-from tdmpc2_lean.training import curve as figures
-from tdmpc2_lean.training import record
+from tdmpc2_lean.runs import figure as figures
+from tdmpc2_lean.runs import record
 
 SCALES = {"dyn": 0.25, "rep": 0.1}
 

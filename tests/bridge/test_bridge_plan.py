@@ -8,7 +8,7 @@ import pytest
 from dreamer_bridge import arms, child, config, curve, plan, run, trust
 from dreamer_bridge.plan import latest_checkpoint, specification
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.training import presets, record
+from tdmpc2_lean.runs import presets, record
 
 
 def test_the_bridges_own_settings_hold_where_nobody_says_otherwise(planned):
@@ -76,7 +76,7 @@ def test_the_paper_preset_is_the_protocol(planned):
     assert plan.configs == ("dmc_proprio", "size12m") and plan.config["run"]["envs"] == 16
     assert plan.repeat == 2 and plan.config["run"]["steps"] * plan.repeat == 500_000
     assert plan.ratio.per_agent_step == 0.5 and plan.chunk == 20_000
-    from tdmpc2_lean.validation import protocols
+    from tdmpc2_lean.validation.judging import protocols
 
     entry = protocols.registry()["dreamerv3-dmc_cheetah_run"]
     assert entry.agent_steps == plan.config["run"]["steps"]

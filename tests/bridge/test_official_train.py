@@ -12,7 +12,7 @@ import pytest
 
 from dreamer_bridge import curve, returns, trust
 from dreamer_bridge.plan import latest_checkpoint
-from tdmpc2_lean.training import record
+from tdmpc2_lean.runs import record
 
 # Agents so small that what takes long is to compile them, twice: cold, and for each start again from the cache.
 TINY = (
@@ -171,8 +171,8 @@ def test_ones_own_checkpoint_is_a_starting_point_and_anothers_is_refused(command
 
 
 def test_validate_makes_a_run_of_a_protocol_and_goes_on_with_it(command, official_dreamerv3, tmp_path, monkeypatch):
-    from tdmpc2_lean.validation.protocols import Protocol
-    from tdmpc2_lean.validation.runs import Surroundings, make, read_run
+    from tdmpc2_lean.runs import Surroundings, make, read_run
+    from tdmpc2_lean.validation.judging.protocols import Protocol
 
     for name, value in command.environment.items():
         monkeypatch.setenv(name, value)

@@ -6,9 +6,9 @@ import pytest
 
 from dreamer_bridge import curve, plan, protocol, settings
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation import protocols
-from tdmpc2_lean.validation.runs import Surroundings, making
-from tdmpc2_lean.validation.runs import folder as folders
+from tdmpc2_lean.runs import Surroundings, making
+from tdmpc2_lean.runs import folder as folders
+from tdmpc2_lean.validation.judging import protocols
 
 ENTRY = protocols.registry()["dreamerv3-dmc_walker_walk"]
 ON_CPU = Surroundings(device="cpu", threads=1)

@@ -8,7 +8,7 @@ import pytest
 from dreamer_bridge import returns
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.references import tasks as references
-from tdmpc2_lean.validation import criteria
+from tdmpc2_lean.validation.judging import criteria
 
 
 def written(folder, *lines):

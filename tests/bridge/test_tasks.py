@@ -3,8 +3,8 @@
 import pytest
 
 from dreamer_bridge import tasks
+from tdmpc2_lean.environments import dm_control as suite
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.training import tasks as suite
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from tdmpc2_lean.commands.gate import gate as gate_command
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation import child, on_jax, trace, traced_dreamer
-from tdmpc2_lean.validation.gates import dreamer
+from tdmpc2_lean.validation.gates import dreamerv3, on_jax, process, trace, trace_dreamerv3
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS
 from tdmpc2_lean.validation.gates.run import SUITES, chosen
 from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject, read_config, upstream_of
@@ -80,21 +79,21 @@ def test_a_process_that_compiles_has_one_core_a_cache_of_its_own_and_no_torch(tm
         "read = ''\ndef install(code_dir):\n    global read\n    read = str(code_dir)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    seen = child.call("child_probe:where", tmp_path, "otherwise", child.JAX)
+    seen = process.call("child_probe:where", tmp_path, "otherwise", process.JAX)
     assert len(seen["cores"]) == 1 and not seen["torch"]
     assert Path(seen["cache"]).parent == own_cache and seen["read"] == str(tmp_path)
 
 
 def test_no_two_processes_share_a_core(monkeypatch):
-    cores = child.queue.SimpleQueue()
+    cores = process.queue.SimpleQueue()
     for core in (0, 1):
         cores.put(core)
-    monkeypatch.setattr(child, "free_cores", cores)
+    monkeypatch.setattr(process, "free_cores", cores)
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
     held, lock, both, most = [], threading.Lock(), threading.Barrier(2), []
 
     def hold(meet):
-        with child.core_for(child.JAX) as core:
+        with process.core_for(process.JAX) as core:
             with lock:
                 held.append(core)
                 most.append(sorted(held))
@@ -109,7 +108,7 @@ def test_no_two_processes_share_a_core(monkeypatch):
     for thread in threads:
         thread.join(20)
     assert [0, 1] in most and all(len(set(cores)) == len(cores) for cores in most)
-    with child.core_for(child.TORCH) as core:
+    with process.core_for(process.TORCH) as core:
         assert core is None
 
 
@@ -164,7 +163,7 @@ def test_the_jax_at_hand_takes_positions_again(monkeypatch):
 def test_clocks_are_driven_by_steps():
     embodied = SimpleNamespace(streams=SimpleNamespace(Prefetch=object))
     elements = SimpleNamespace(UUID=SimpleNamespace(reset=lambda debug: None))
-    traced_dreamer.deterministic(elements, embodied)
+    trace_dreamerv3.deterministic(elements, embodied)
     clock, never, always = (embodied.LocalClock(every) for every in (40, 0, -1))
     assert [step for step in range(0, 130, 10) if clock(step)] == [40, 80, 120]
     assert not any(never(step) for step in range(100)) and all(always(step) for step in range(3))
@@ -177,7 +176,7 @@ def test_a_batch_is_drawn_when_it_is_asked_for():
     embodied = SimpleNamespace(streams=SimpleNamespace(Prefetch=object))
     names = []
     elements = SimpleNamespace(UUID=SimpleNamespace(reset=lambda debug: names.append(debug)))
-    traced_dreamer.deterministic(elements, embodied)
+    trace_dreamerv3.deterministic(elements, embodied)
     drawn = []
     stream = iter(embodied.streams.Prefetch(lambda: iter(drawn.append(n) or n for n in range(3)), lambda x: 10 * x))
     assert drawn == [] and next(stream) == 0 and drawn == [0] and next(stream) == 10 and names == [True]
@@ -197,7 +196,7 @@ def first_observation(env):
 
 
 def test_episodes_are_shortened_and_seeded_from_outside_whatever_the_code_asks_for(suite):
-    index = traced_dreamer.limit_episodes(5, seed=7)
+    index = trace_dreamerv3.limit_episodes(5, seed=7)
     first = suite.load("cartpole", "balance", task_kwargs={"random": 1})
     again = suite.load("cartpole", "balance")
     index["index"] = 1
@@ -209,7 +208,7 @@ def test_episodes_are_shortened_and_seeded_from_outside_whatever_the_code_asks_f
 
 
 def test_without_a_seed_the_code_decides(suite):
-    traced_dreamer.limit_episodes(5, seed=None)
+    trace_dreamerv3.limit_episodes(5, seed=None)
     starts = [first_observation(suite.load("cartpole", "balance", {"random": seed})) for seed in (1, 1, 2)]
     assert np.array_equal(starts[0], starts[1]) and not np.array_equal(starts[0], starts[2])
 
@@ -218,7 +217,7 @@ def test_pictures_are_counted(suite, monkeypatch):
     from dm_control.mujoco import Physics
 
     monkeypatch.setattr(Physics, "render", Physics.render)
-    pictures = traced_dreamer.Pictures(rendering=False)
+    pictures = trace_dreamerv3.Pictures(rendering=False)
     physics = suite.load("cartpole", "balance").physics
     assert physics.render(64, 48, camera_id=0).shape == (64, 48, 3) and pictures.count == 1
 
@@ -246,7 +245,7 @@ def test_a_gate_about_a_setting_that_is_not_there_is_not_judged():
     ],
 )
 def test_a_stripped_prior_stays_and_all_else_moves(moved, should_move, outcome):
-    assert dreamer.judged_prior("strip", moved, should_move, 3, 0.0).outcome == outcome
+    assert dreamerv3.judged_prior("strip", moved, should_move, 3, 0.0).outcome == outcome
 
 
 def write(path, *events):
@@ -265,16 +264,16 @@ def test_a_reference_is_cut_where_a_resumed_run_goes_on(tmp_path):
         (10, "drive", None), (10, "policy", 3.0), (20, "losses", 4.0),
     )  # fmt: skip
     resumed = write(tmp_path / "resumed", (10, "drive", None), (10, "policy", 3.0), (20, "losses", 4.0))
-    assert dreamer.cut(whole, tmp_path / "tail", 10, None) == 3
+    assert dreamerv3.cut(whole, tmp_path / "tail", 10, None) == 3
     assert trace.compare(tmp_path / "tail", resumed) == (3, None)
     killed = write(tmp_path / "killed", (10, "drive", None), (10, "policy", 3.0))
-    dreamer.cut(whole, tmp_path / "tail", 10, 2)
+    dreamerv3.cut(whole, tmp_path / "tail", 10, 2)
     assert trace.compare(tmp_path / "tail", killed) == (2, None)
 
 
 def test_the_first_of_each_quantity_is_told(tmp_path):
     firsts = [
-        dreamer.firsts(write(tmp_path / str(number), (0, "policy", 1.0), (1, "policy", float(number))))
+        dreamerv3.firsts(write(tmp_path / str(number), (0, "policy", 1.0), (1, "policy", float(number))))
         for number in range(2)
     ]
     assert firsts[0] == firsts[1] and list(firsts[0]) == ["policy"]
@@ -286,10 +285,10 @@ class Process:
     def __init__(self, monkeypatch, code):
         def call(function, code_dir, *_, **__):
             if code is not None:
-                raise child.ChildFailed(function, code_dir, "output", code)
+                raise process.ChildFailed(function, code_dir, "output", code)
             return {}
 
-        monkeypatch.setattr(child, "call", call)
+        monkeypatch.setattr(process, "call", call)
 
 
 @pytest.mark.parametrize(
@@ -306,10 +305,10 @@ class Process:
 )
 def test_a_process_ends_as_it_should_or_the_gate_fails(tmp_path, monkeypatch, stop, code, accepted):
     Process(monkeypatch, code)
-    arms = SimpleNamespace(budget=traced_dreamer.Budget(), training=SUITES["dreamerv3"].training)
-    chain = dreamer.Chain(tmp_path, arms, tmp_path)
+    arms = SimpleNamespace(budget=trace_dreamerv3.Budget(), training=SUITES["dreamerv3"].training)
+    chain = dreamerv3.Chain(tmp_path, arms, tmp_path)
     if accepted:
         chain.run(tmp_path / "0.jsonl", tmp_path / "run", stop)
     else:
-        with pytest.raises(child.ChildFailed):
+        with pytest.raises(process.ChildFailed):
             chain.run(tmp_path / "0.jsonl", tmp_path / "run", stop)

@@ -11,7 +11,7 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation.gates.results import FAIL, PASS
 from tdmpc2_lean.validation.gates.run import GATES, SUITES, run
 from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
-from tdmpc2_lean.validation.traced import Budget
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
 
 SHORT = Budget(steps=90)  # still an end of an episode, an evaluation and the buffer's wrap-around
 

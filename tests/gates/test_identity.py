@@ -5,11 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tdmpc2_lean.validation import child
-from tdmpc2_lean.validation.gates import identity
+from tdmpc2_lean.validation.gates import identity, process
 from tdmpc2_lean.validation.gates.results import FAIL
 from tdmpc2_lean.validation.gates.subjects import Subject
-from tdmpc2_lean.validation.traced import Budget
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
 
 
 class Runs:
@@ -20,7 +19,7 @@ class Runs:
 
     def trace_of(self, code_dir, *_, **__):
         if code_dir.name not in self.runnable:
-            raise child.ChildFailed("train", code_dir, "Traceback\nRuntimeError: no such device")
+            raise process.ChildFailed("train", code_dir, "Traceback\nRuntimeError: no such device")
         return code_dir
 
 

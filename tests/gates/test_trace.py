@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tdmpc2_lean.validation import trace
+from tdmpc2_lean.validation.gates import trace
 
 
 def write(path, *events, dump_at=None):

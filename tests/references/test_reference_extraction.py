@@ -14,7 +14,7 @@ import pytest
 
 from tdmpc2_lean import references
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation import extract as extraction
+from tdmpc2_lean.references import extract as extraction
 
 COMMIT = "0" * 40
 UPSTREAM_NAMES = {"tdmpc2": "TD-MPC2", "dreamerv3": "DreamerV3"}

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation import criteria, protocols, report, synthetic
-from tdmpc2_lean.validation.criteria import FAIL, INCOMPLETE, PASS
+from tdmpc2_lean.validation import report
+from tdmpc2_lean.validation.judging import criteria, protocols, synthetic
+from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, PASS
 from tdmpc2_lean.validation.report import contents, findings, markdown, page, reading
 
 DREAMER = criteria.criterion("dreamerv3-dm_control")

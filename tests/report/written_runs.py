@@ -5,8 +5,8 @@ import math
 from pathlib import Path
 
 from tdmpc2_lean.upstreams import UPSTREAMS
-from tdmpc2_lean.validation import protocols
-from tdmpc2_lean.validation.criteria import Criterion, Run
+from tdmpc2_lean.validation.judging import protocols
+from tdmpc2_lean.validation.judging.criteria import Criterion, Run
 
 PROVENANCE = {
     "upstream": "tdmpc2",

@@ -14,7 +14,7 @@ def restored(code_dir, tasks):
     from envs import make_env
     from tensordict.tensordict import TensorDict
 
-    from tdmpc2_lean.validation.traced import configuration
+    from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration
 
     failed = {}
     for task in tasks:

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation.runs import Held, folder_of, read_run
-from tdmpc2_lean.validation.runs import folder as folders
+from tdmpc2_lean.runs import Held, folder_of, read_run
+from tdmpc2_lean.runs import folder as folders
 
 
 def line(step, **changed):
@@ -106,7 +106,7 @@ def test_presets_have_a_folder_of_their_own(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from tdmpc2_lean.validation.runs import folder
+from tdmpc2_lean.runs import folder
 with folder.held(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -10,11 +10,11 @@ from hydra.errors import CompactHydraException
 from omegaconf import OmegaConf
 from test_making import earlier
 
-from tdmpc2_lean.validation import protocols
-from tdmpc2_lean.validation.runs import folder as folders
-from tdmpc2_lean.validation.runs import folder_of, job, read_run
+from tdmpc2_lean.runs import folder as folders
+from tdmpc2_lean.runs import folder_of, hydra_job, read_run
+from tdmpc2_lean.validation.judging import protocols
 
-JOB = [sys.executable, "-m", "tdmpc2_lean.validation.runs.job"]
+JOB = [sys.executable, "-m", "tdmpc2_lean.runs.hydra_job"]
 LAUNCHERS = {"basic": None, "joblib": "hydra_plugins.hydra_joblib_launcher", "submitit_local": "submitit"}
 
 
@@ -65,7 +65,7 @@ def test_a_mistake_in_a_job_is_told(tmp_path):
 def test_a_job_that_is_refused_raises_and_does_not_end_the_worker_it_is_in():
     """Ray tries a job again whose worker has ended."""
     with pytest.raises(CompactHydraException, match="tdmpc2-walker-walk"):
-        job.main(OmegaConf.structured(job.JobConfig(protocol="tdmpc2-walker-wlak")))
+        hydra_job.main(OmegaConf.structured(hydra_job.JobConfig(protocol="tdmpc2-walker-wlak")))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import tiny
 import torch
 from tiny import checkpoint
 
-from tdmpc2_lean.validation.runs.making import checkpoint_step
+from tdmpc2_lean.runs.making import checkpoint_step
 
 SEED = int(os.environ.get("KILLS_SEED", "1"))
 PASSING = {"seconds", "time", "provenance"}  # of the clock, and of who works on this project meanwhile

@@ -9,9 +9,9 @@ import pytest
 import tiny
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation import protocols
-from tdmpc2_lean.validation.runs import Held, Surroundings, folder_of, making, read_run
-from tdmpc2_lean.validation.runs import folder as folders
+from tdmpc2_lean.runs import Held, Surroundings, folder_of, making, read_run
+from tdmpc2_lean.runs import folder as folders
+from tdmpc2_lean.validation.judging import protocols
 
 WALKER = protocols.protocol("tdmpc2-walker-walk")
 

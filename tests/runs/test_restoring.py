@@ -4,12 +4,12 @@ import pytest
 
 from tdmpc2_lean import patched
 from tdmpc2_lean.references.tasks import TDMPC2
-from tdmpc2_lean.validation import child
+from tdmpc2_lean.validation.gates import process
 
 
 def failed(monkeypatch, request, checkout, tasks):
     monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
-    return child.call("restoring:restored", patched.materialise(checkout).code_dir, tasks=list(tasks))
+    return process.call("restoring:restored", patched.materialise(checkout).code_dir, tasks=list(tasks))
 
 
 def test_environments_come_back_within_an_episode(any_checkout, monkeypatch, request):

@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 from tdmpc2_lean.commands.validate import validate
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation import protocols
-from tdmpc2_lean.validation.runs import campaign, folder_of
-from tdmpc2_lean.validation.runs import folder as folders
-from tdmpc2_lean.validation.runs.making import Surroundings
+from tdmpc2_lean.runs import folder as folders
+from tdmpc2_lean.runs import folder_of, jobs
+from tdmpc2_lean.runs.making import Surroundings
+from tdmpc2_lean.validation.judging import protocols
 
 SMOKE = protocols.protocol("tdmpc2-smoke")
 
@@ -57,13 +57,13 @@ def test_a_mistake_is_told_with_what_to_do(words, said, tmp_path, monkeypatch):
 
 
 def test_a_criterions_name_stands_for_all_of_its_protocols():
-    jobs = campaign.jobs(["tdmpc2-dm_control"], [1, 2])
-    assert len(jobs) == 39 * 2
-    assert len(campaign.jobs(["tdmpc2-dm_control", "tdmpc2-walker-walk"])) == 39 * 3
+    todo = jobs.jobs(["tdmpc2-dm_control"], [1, 2])
+    assert len(todo) == 39 * 2
+    assert len(jobs.jobs(["tdmpc2-dm_control", "tdmpc2-walker-walk"])) == 39 * 3
 
 
 def test_a_campaign_passes_over_runs_that_are_finished_held_or_fail(tmp_path, monkeypatch):
-    from tdmpc2_lean.training.run import RunFailed
+    from tdmpc2_lean.runs.run import RunFailed
 
     def make(protocol, seed, out, *_):
         if seed == 1:
@@ -72,15 +72,15 @@ def test_a_campaign_passes_over_runs_that_are_finished_held_or_fail(tmp_path, mo
             raise RunFailed("the disk is full")
         return False
 
-    monkeypatch.setattr(campaign, "make", make)
+    monkeypatch.setattr(jobs, "make", make)
     said = []
-    became = campaign.run(campaign.jobs(["tdmpc2-walker-walk"]), tmp_path, (), Surroundings(), True, said.append)
-    assert {outcome: [job.seed for job in jobs] for outcome, jobs in became.items()} == {
-        campaign.MADE: [], campaign.SKIPPED: [3], campaign.ELSEWHERE: [1], campaign.FAILED: [2],
+    became = jobs.run(jobs.jobs(["tdmpc2-walker-walk"]), tmp_path, (), Surroundings(), True, said.append)
+    assert {outcome: [job.seed for job in those] for outcome, those in became.items()} == {
+        jobs.MADE: [], jobs.SKIPPED: [3], jobs.ELSEWHERE: [1], jobs.FAILED: [2],
     }  # fmt: skip
     assert any("held by process 7" in line for line in said) and any("the disk is full" in line for line in said)
     with pytest.raises(folders.Held):
-        campaign.run(campaign.jobs(["tdmpc2-walker-walk"], [1]), tmp_path, (), Surroundings(), True, said.append)
+        jobs.run(jobs.jobs(["tdmpc2-walker-walk"], [1]), tmp_path, (), Surroundings(), True, said.append)
 
 
 def test_status_says_how_far_runs_are_and_names_bad_lines(tmp_path):

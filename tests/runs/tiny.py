@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tdmpc2_lean.validation import protocols
-from tdmpc2_lean.validation.runs import folder_of
+from tdmpc2_lean.runs import folder_of
+from tdmpc2_lean.validation.judging import protocols
 
 SMOKE = protocols.protocol("tdmpc2-smoke")
 FEW = {"steps": 1000, "iterations": 1, "num_samples": 8, "num_elites": 4, "num_pi_trajs": 2, "utd": 0.1}
@@ -57,7 +57,7 @@ def main(out: str, where: str, minutes: str, *words: str) -> None:
     from omegaconf import OmegaConf
 
     from tdmpc2_lean.errors import UserError
-    from tdmpc2_lean.validation.runs import Surroundings, make
+    from tdmpc2_lean.runs import Surroundings, make
 
     settings = {**TINY.settings, **OmegaConf.from_dotlist(list(words))}
     protocol = dataclasses.replace(TINY, settings=settings)

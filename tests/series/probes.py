@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tdmpc2_lean.validation.gates.planning import make_agent, observations
-from tdmpc2_lean.validation.traced import configuration
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration
 
 TINY = {"mlp_dim": 32, "enc_dim": 32, "latent_dim": 32, "num_samples": 16, "num_elites": 4, "num_pi_trajs": 4}
 
@@ -112,7 +112,7 @@ def artifacts(code_dir: Path, overrides: dict) -> dict:
     from tdmpc2 import TDMPC2
     from trainer.online_trainer import OnlineTrainer
 
-    from tdmpc2_lean.validation.traced import Budget, make_env
+    from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget, make_env
 
     budget = Budget(steps=90, seed_steps=45, eval_freq=40)
     cfg = configuration(code_dir, Path.cwd(), budget.overrides() | TINY | {"save_agent": True} | overrides)

@@ -6,7 +6,7 @@ import pytest
 
 from tdmpc2_lean import patched, patching
 from tdmpc2_lean.upstreams import tree_id
-from tdmpc2_lean.validation import child
+from tdmpc2_lean.validation.gates import process
 
 pytestmark = pytest.mark.official("dreamerv3")
 
@@ -22,7 +22,7 @@ def probe(monkeypatch, request, official_dreamerv3):
         pytest.importorskip(name, reason="the extra [dreamer] is not installed")
     monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
     code = patched.materialise(official_dreamerv3).code_dir
-    return lambda name: child.call(f"probes_dreamerv3:{name}", code)
+    return lambda name: process.call(f"probes_dreamerv3:{name}", code)
 
 
 def test_each_patch_applies_with_what_it_needs_and_nothing_else(official_dreamerv3, clone):

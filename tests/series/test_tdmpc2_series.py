@@ -6,13 +6,13 @@ import pytest
 
 from tdmpc2_lean import patched, patching
 from tdmpc2_lean.upstreams import tree_id
-from tdmpc2_lean.validation import child
+from tdmpc2_lean.validation.gates import process
 
 
 @pytest.fixture
 def probes(monkeypatch, request):
     monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
-    return lambda name, code_dir, **arguments: child.call(f"probes:{name}", code_dir, **arguments)
+    return lambda name, code_dir, **arguments: process.call(f"probes:{name}", code_dir, **arguments)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from tdmpc2_lean import patching
 from tdmpc2_lean.patched import materialise
+from tdmpc2_lean.runs import words
 from tdmpc2_lean.settings import given_by, tdmpc2
-from tdmpc2_lean.training import plan, words
+from tdmpc2_lean.tdmpc2.configuration import composed
 from tdmpc2_lean.upstreams import find_checkout
 
 EPISODE = 500  # agent steps, of dm_control
@@ -30,7 +31,7 @@ def checked(miniature_code):
 
     @functools.cache
     def official_of(code_dir):
-        return plan.composed(code_dir, [])
+        return composed(code_dir, [])
 
     def check(*given, kind="train", presets=(), code_dir=miniature_code, patches=series):
         with_task = given if any(word.startswith("task=") for word in given) else ("task=cheetah-run", *given)

@@ -7,11 +7,14 @@ import pytest
 pytest.importorskip("elements", reason="needs the extra [dreamer]")
 
 from dreamer_bridge import config, schema
+from dreamer_bridge.adapter import KEYS, DreamerAdapter
 from tdmpc2_lean import patching
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patched import materialise
+from tdmpc2_lean.runs import presets
 from tdmpc2_lean.settings import deciding
-from tdmpc2_lean.training import presets
+
+SHELF = DreamerAdapter().shelf
 
 # A word, and what is said about it after "WORD is not allowed: ".
 REFUSED = [
@@ -195,7 +198,7 @@ def test_all_faults_are_told_at_once(checked):
 @pytest.mark.official("dreamerv3")
 def test_a_presets_value_is_told_as_the_presets_also_by_a_pattern(checked, tmp_path):
     (tmp_path / "mine.yaml").write_text("title: t\noverrides:\n  run.envs: 0\n  agent\\..*head\\.units: 0\n")
-    mine = presets.find(str(tmp_path / "mine.yaml"), presets.DREAMERV3)
+    mine = SHELF.find(str(tmp_path / "mine.yaml"))
     with pytest.raises(UserError) as refused:
         checked(lean=[mine])
     assert [line.strip().split(" is ")[0] for line in refused.value.message.splitlines()] == [
@@ -214,15 +217,14 @@ def test_every_official_configuration_is_allowed(document, patches):
 
 
 @pytest.mark.official("dreamerv3")
-@pytest.mark.parametrize("name", presets.available(presets.DREAMERV3))
+@pytest.mark.parametrize("name", SHELF.available())
 def test_the_packages_presets_are_allowed(checked, name):
-    checked(lean=[presets.find(name, presets.DREAMERV3)])
+    checked(lean=[SHELF.find(name)])
 
 
 @pytest.mark.official("dreamerv3")
 def test_the_protocols_are_allowed(checked):
-    from dreamer_bridge.protocol import KEYS
-    from tdmpc2_lean.validation import protocols
+    from tdmpc2_lean.validation.judging import protocols
 
     seen = set()
     for entry in protocols.registry().values():

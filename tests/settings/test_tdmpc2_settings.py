@@ -4,9 +4,14 @@ import pytest
 
 from tdmpc2_lean import patching
 from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.runs import presets
+from tdmpc2_lean.runs.plan import Request
 from tdmpc2_lean.settings import Given, deciding, tdmpc2
 from tdmpc2_lean.settings.schema import MISSING
-from tdmpc2_lean.training import plan, presets
+from tdmpc2_lean.tdmpc2.adapter import Tdmpc2Adapter
+from tdmpc2_lean.tdmpc2.configuration import composed
+
+SHELF = Tdmpc2Adapter().shelf
 
 # A word, and what is said about it after "WORD is not allowed: ".
 REFUSED = [
@@ -277,7 +282,7 @@ def test_all_faults_are_told_at_once(checked):
 
 def test_a_presets_value_is_told_as_the_presets(checked, tmp_path):
     (tmp_path / "mine.yaml").write_text("title: t\noverrides: {horizon: 0, num_samples: 32}\n")
-    mine = presets.find(str(tmp_path / "mine.yaml"))
+    mine = SHELF.find(str(tmp_path / "mine.yaml"))
     with pytest.raises(UserError) as refused:
         checked(presets=[mine])
     assert [line.strip().split(" is ")[0] for line in refused.value.message.splitlines()] == [
@@ -289,11 +294,11 @@ def test_a_presets_value_is_told_as_the_presets(checked, tmp_path):
 
 def test_a_model_size_of_the_users_overrules_a_presets_widths(checked, tmp_path):
     (tmp_path / "mine.yaml").write_text("title: t\noverrides: {latent_dim: 64}\n")
-    checked("model_size=1", presets=[presets.find(str(tmp_path / "mine.yaml"))])
+    checked("model_size=1", presets=[SHELF.find(str(tmp_path / "mine.yaml"))])
 
 
 def test_an_unknown_setting_is_told_with_the_nearest(miniature_code):
-    config = plan.composed(miniature_code, [])
+    config = composed(miniature_code, [])
     with pytest.raises(UserError, match="^there is no setting 'batch_sise'. Did you mean 'batch_size'"):
         tdmpc2.check([], config, given={"batch_sise": Given("2")})
 
@@ -304,10 +309,15 @@ def test_without_its_patch_a_setting_that_the_code_overwrites_is_refused(checked
 
 
 def test_what_nobody_gave_is_the_checkouts_own(miniature_code):
-    config = plan.composed(miniature_code, []) | {"batch_size": "huge", "seed": -1}
+    config = composed(miniature_code, []) | {"batch_size": "huge", "seed": -1}
     tdmpc2.check([], config, given={})
     with pytest.raises(UserError, match="^seed=-1 is"):
         tdmpc2.check([], config, given={"seed": Given("-1")})
+
+
+def planned(folder, *words):
+    with_task = ("upstream=miniature", "task=cheetah-run", "device=cpu", *words)
+    return Tdmpc2Adapter().plan(Request(with_task, cwd=folder))
 
 
 @pytest.mark.parametrize(
@@ -322,30 +332,28 @@ def test_what_nobody_gave_is_the_checkouts_own(miniature_code):
 def test_a_plan_is_refused_before_anything_starts(words, told, tmp_path, monkeypatch):
     monkeypatch.setenv("TDMPC2_LEAN_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UserError, match=f"^{told}"):
-        plan.training(["upstream=miniature", "task=cheetah-run", "device=cpu", *words], cwd=tmp_path)
+        planned(tmp_path, *words)
     assert not (tmp_path / "logs").exists()
 
 
 def test_a_name_that_reads_as_a_number_is_taken_as_it_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("TDMPC2_LEAN_CACHE", str(tmp_path / "cache"))
-    words = ["upstream=miniature", "task=cheetah-run", "device=cpu", "exp_name=1e3"]
-    found = plan.training(words, cwd=tmp_path)
-    assert found.config["exp_name"] == "1e3" and found.folder == tmp_path / "logs/cheetah-run/1/1e3"
-    assert "exp_name='1e3'" in found.hydra
+    found = planned(tmp_path, "exp_name=1e3")
+    assert found.configured["exp_name"] == "1e3" and found.folder == tmp_path / "logs/cheetah-run/1/1e3"
 
 
 # ------------------------------------------------------------------------------------------- presets, protocols, lists
 
 
-@pytest.mark.parametrize("name", [name for name in presets.available() if name != "default"])
+@pytest.mark.parametrize("name", [name for name in SHELF.available() if name != "default"])
 def test_the_packages_presets_are_allowed(checked, name):
-    preset = presets.find(name)
+    preset = SHELF.find(name)
     values = presets.compose([preset], {key: s.default for key, s in tdmpc2.official().items()})
     checked(*(f"{key}={value}" for key, value in values.items()))
 
 
 def test_the_protocols_are_allowed_and_give_every_setting_that_decides(checked):
-    from tdmpc2_lean.validation import protocols
+    from tdmpc2_lean.validation.judging import protocols
 
     patches = patching.read_series("tdmpc2").patches
     decide = deciding(tdmpc2.schema(patches))
@@ -363,7 +371,7 @@ def test_the_protocols_are_allowed_and_give_every_setting_that_decides(checked):
 
 
 def test_the_defaults_of_the_protocols_are_the_schemas():
-    from tdmpc2_lean.validation.protocols import TDMPC2_DEFAULTS
+    from tdmpc2_lean.validation.judging.protocols import TDMPC2_DEFAULTS
 
     known = tdmpc2.schema(patching.read_series("tdmpc2").patches)
     computed = {"seed_steps": TDMPC2_DEFAULTS["seed_steps"]}
@@ -393,7 +401,7 @@ def test_every_official_setting_has_an_entry_with_the_official_default(official)
 
 
 def test_every_official_default_is_allowed(official):
-    config = plan.composed(official.root / "tdmpc2", [])
+    config = composed(official.root / "tdmpc2", [])
     given = {key: Given(str(value)) for key, value in config.items() if tdmpc2.official()[key].type != "computed"}
     tdmpc2.check([], config, given=given, episode=500)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdmpc2_lean.validation import child, on_jax, trace
+from tdmpc2_lean.validation.gates import on_jax, process, trace
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
 from tdmpc2_lean.validation.gates.subjects import Subject, read_config
 
@@ -29,7 +29,7 @@ class Training:
     """
 
     function: str
-    stack: child.Stack
+    stack: process.Stack
     reader: str
     is_needed: Callable[[Path], bool]
     how: str
@@ -40,16 +40,16 @@ class Training:
 
 # A checkout of TD-MPC2 without the setting `device` names CUDA in its code.
 TDMPC2 = Training(
-    "tdmpc2_lean.validation.traced:train",
-    child.TORCH,
-    "tdmpc2_lean.validation.on_cpu",
+    "tdmpc2_lean.validation.gates.trace_tdmpc2:train",
+    process.TORCH,
+    "tdmpc2_lean.validation.gates.on_cpu",
     lambda code_dir: "device" not in read_config(code_dir),
     "its 'cuda:0' read as 'cpu'",
 )
 DREAMERV3 = Training(
-    "tdmpc2_lean.validation.traced_dreamer:train",
-    child.JAX,
-    "tdmpc2_lean.validation.on_jax",
+    "tdmpc2_lean.validation.gates.trace_dreamerv3:train",
+    process.JAX,
+    "tdmpc2_lean.validation.gates.on_jax",
     on_jax.is_needed,
     "jax.jit taking arguments by position as in JAX 0.5",
 )
@@ -70,13 +70,13 @@ class Arms:
         self.folder.cleanup()
 
     def trace_of(self, code_dir: Path, dump_at: int | None = None, **arguments) -> Path:
-        """The trace of training `code_dir`'s code; raises child.ChildFailed where it cannot run."""
+        """The trace of training `code_dir`'s code; raises process.ChildFailed where it cannot run."""
         key = (code_dir, dump_at, repr(sorted(arguments.items())))
         if key not in self.traces:
             path = Path(self.folder.name) / f"{next(self.numbers)}.jsonl"
             training, reader = self.training, self.training.reader_for(code_dir)
             budget = dataclasses.asdict(self.budget)
-            self.answers[path] = child.call(
+            self.answers[path] = process.call(
                 training.function,
                 code_dir,
                 reader,
@@ -117,7 +117,7 @@ class Arms:
 def runnable_prefix(subject: Subject, arms: Arms) -> tuple[int, str]:
     """Length of the smallest prefix of the series that runs on this machine, and what keeps shorter ones from it.
 
-    Never the whole series, which would be compared with itself: raises child.ChildFailed if nothing shorter runs.
+    Never the whole series, which would be compared with itself: raises process.ChildFailed if nothing shorter runs.
     """
     why = ""
     longest = len(subject.series.patches) - 1 if subject.series else 0
@@ -125,7 +125,7 @@ def runnable_prefix(subject: Subject, arms: Arms) -> tuple[int, str]:
         try:
             arms.trace_of(subject.prefix(length))
             return length, why
-        except child.ChildFailed as failure:
+        except process.ChildFailed as failure:
             why = why or failure.reason
             last = failure
     raise last
@@ -148,7 +148,7 @@ def default_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
         pool.submit(arms.trace_of, subject.code_dir)  # meanwhile; if it fails, it is told below
         try:
             length, why = runnable_prefix(subject, arms)
-        except child.ChildFailed as failure:
+        except process.ChildFailed as failure:
             yield no_reference("default-identity", failure)
             return
     name = reference_name(subject, length, why, arms.training)
@@ -162,7 +162,7 @@ def per_patch_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
         return
     try:
         length, why = runnable_prefix(subject, arms)
-    except child.ChildFailed as failure:
+    except process.ChildFailed as failure:
         yield no_reference("per-patch-identity", failure)
         return
     for index, patch in enumerate(subject.series.patches):
@@ -175,7 +175,7 @@ def per_patch_identity(subject: Subject, arms: Arms) -> Iterator[Result]:
         yield judged(gate, arms, subject.prefix(index), subject.prefix(index + 1), before, started)
 
 
-def no_reference(gate: str, failure: child.ChildFailed) -> Result:
+def no_reference(gate: str, failure: process.ChildFailed) -> Result:
     """The result where neither the official code nor a part of the series runs here: nothing is proved."""
     return Result(gate, FAIL, f"there is no reference here: {failure.message}", {"output": failure.output[-4000:]})
 
@@ -184,7 +184,7 @@ def judged(gate: str, arms: Arms, reference: Path, subject: Path, name: str, sta
     """The result of comparing the traces of two code folders."""
     try:
         events, here = arms.compare(reference, subject)
-    except child.ChildFailed as failure:
+    except process.ChildFailed as failure:
         return Result(gate, FAIL, failure.message, {"output": failure.output[-4000:]}, time.time() - started)
     figures = {"events": events} | (dataclasses.asdict(here) if here else {})
     if here is None:
@@ -204,7 +204,7 @@ def seed(subject: Subject, arms: Arms) -> Iterator[Result]:
         sides = [{"seed_actions": False, "overrides": overrides} | arguments for overrides in (first, second)]
         try:
             events, here = arms.compare(code, code, *sides)
-        except child.ChildFailed as failure:
+        except process.ChildFailed as failure:
             return Result(gate, FAIL, failure.message, {"output": failure.output[-4000:]}, time.time() - started)
         found = f"{events} events equal" if here is None else str(here)
         outcome = PASS if (here is None) == equal else FAIL

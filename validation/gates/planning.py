@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tdmpc2_lean.validation import child
+from tdmpc2_lean.validation.gates import process
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
 from tdmpc2_lean.validation.gates.subjects import Subject
 
@@ -48,8 +48,8 @@ def plan_vec_one(subject: Subject) -> Iterator[Result]:
                 yield Result(f"plan-vec-one/{name}", NOT_JUDGED, "the checkout has no encoder for pixels")
             cases = [case for case in cases if "obs" not in case[1]]
         try:
-            answers = child.call(f"{MODULE}:one", subject.code_dir, cases=cases)
-        except child.ChildFailed as failure:
+            answers = process.call(f"{MODULE}:one", subject.code_dir, cases=cases)
+        except process.ChildFailed as failure:
             names = "+".join(name for name, *_ in cases)
             yield Result(f"plan-vec-one/{names}", FAIL, failure.message, {"output": failure.output[-4000:]})
             continue
@@ -71,8 +71,8 @@ def plan_vec_many(subject: Subject) -> Iterator[Result]:
     for name, overrides in (("state", FEW), ("episodic", FEW | {"episodic": True})):
         started = time.time()
         try:
-            seen = child.call(f"{MODULE}:many", subject.code_dir, overrides=overrides, steps=8)
-        except child.ChildFailed as failure:
+            seen = process.call(f"{MODULE}:many", subject.code_dir, overrides=overrides, steps=8)
+        except process.ChildFailed as failure:
             yield Result(f"plan-vec-many/{name}", FAIL, failure.message, {"output": failure.output[-4000:]})
             continue
         for part, (ok, detail, figures) in seen.items():
@@ -89,7 +89,7 @@ def make_agent(code_dir: Path, overrides: dict, seed: int = 0):
     import torch
     from tdmpc2 import TDMPC2
 
-    from tdmpc2_lean.validation.traced import configuration
+    from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration
 
     cfg = configuration(code_dir, Path.cwd(), {"task": "cheetah-run"} | overrides)
     cfg.obs_shape = {"rgb": (9, 64, 64)} if cfg.obs == "rgb" else {"state": (OBS_DIM,)}

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from tdmpc2_lean.validation import child, trace
+from tdmpc2_lean.validation.gates import process, trace
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
 from tdmpc2_lean.validation.gates.subjects import Subject
-from tdmpc2_lean.validation.trace import Dumped, Recorder
-from tdmpc2_lean.validation.traced import Budget
+from tdmpc2_lean.validation.gates.trace import Dumped, Recorder
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
 
 MODULE = "tdmpc2_lean.validation.gates.resuming"
 
@@ -60,7 +60,7 @@ class Arms:
         started = time.time()
         try:
             events, here = compare()
-        except child.ChildFailed as failure:
+        except process.ChildFailed as failure:
             return Result(gate, FAIL, failure.message, {"output": failure.output[-4000:]}, time.time() - started)
         figures = {"events": events} | (dataclasses.asdict(here) if here else {})
         if here is not None:
@@ -71,7 +71,7 @@ class Arms:
     def make(self, runs: dict[str, dict]) -> None:
         """Make runs in one process: name -> arguments of `train`. Traces are <name>.jsonl in the folder."""
         budget = dataclasses.asdict(self.budget)
-        child.call(f"{MODULE}:train_all", self.code_dir, folder=str(self.folder), budget=budget, runs=runs)
+        process.call(f"{MODULE}:train_all", self.code_dir, folder=str(self.folder), budget=budget, runs=runs)
 
     def trace_of(self, name: str) -> Path:
         return self.folder / f"{name}.jsonl"
@@ -162,7 +162,7 @@ def train(
     from tdmpc2 import TDMPC2
     from trainer import online_trainer
 
-    from tdmpc2_lean.validation.traced import configuration, learned_state, make_env, watch
+    from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration, learned_state, make_env, watch
 
     settings = {"separate_eval": True}
     if saving:

@@ -7,16 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tdmpc2_lean.environments import dm_control
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching import Patch
-from tdmpc2_lean.training import tasks
 from tdmpc2_lean.upstreams.registry import upstream_named
-from tdmpc2_lean.validation import child, traced, traced_dreamer
-from tdmpc2_lean.validation.gates import dreamer, identity, planning, resuming, updates
+from tdmpc2_lean.validation.gates import (
+    dreamerv3,
+    identity,
+    planning,
+    process,
+    resuming,
+    trace_dreamerv3,
+    trace_tdmpc2,
+    updates,
+)
 from tdmpc2_lean.validation.gates.results import FAIL, PASS, Report, Result
 from tdmpc2_lean.validation.gates.subjects import Subject, controls_of, wrong
-from tdmpc2_lean.validation.versions import DREAMERV3, PACKAGES, versions
+from tdmpc2_lean.versions import DREAMERV3, PACKAGES, versions
 
 
 @dataclass(frozen=True)
@@ -91,9 +99,9 @@ class Suite:
 
 def task_of_tdmpc2(name: str, code_dir: Path) -> str:
     """A task that dm_control simulates."""
-    tasks.check(name, code_dir)
-    if not tasks.is_dmcontrol(name, code_dir):
-        raise UserError(f"{name} is none of dm_control; the gates train on its tasks.", "such as cheetah-run")
+    dm_control.check(name, code_dir)
+    if not dm_control.is_dmcontrol(name, code_dir):
+        raise UserError(f"{name} is none of dm_control; the gates train on its dm_control.", "such as cheetah-run")
     return name
 
 
@@ -103,22 +111,22 @@ def task_of_dreamerv3(name: str, code_dir: Path) -> str:
 
     found = of_dreamer.official(name)
     if not found.startswith(f"{of_dreamer.DMC}_"):
-        raise UserError(f"{found} is none of dm_control; the gates train on its tasks.", "such as dmc_walker_walk")
+        raise UserError(f"{found} is none of dm_control; the gates train on its dm_control.", "such as dmc_walker_walk")
     return found
 
 
 SUITES = {
     "tdmpc2": Suite(
         GATES,
-        traced.Budget,
+        trace_tdmpc2.Budget,
         identity.TDMPC2,
         PACKAGES,
         "on this machine's CPU, eager, one thread",
         task_of_tdmpc2,
     ),
     "dreamerv3": Suite(
-        {name: Gate(name, proves, run) for name, (proves, run) in dreamer.GATES.items()},
-        traced_dreamer.Budget,
+        {name: Gate(name, proves, run) for name, (proves, run) in dreamerv3.GATES.items()},
+        trace_dreamerv3.Budget,
         identity.DREAMERV3,
         DREAMERV3,
         "on this machine's CPU, float32, one core (XLA gives other bits with another number of cores)",
@@ -167,14 +175,14 @@ def run(
             tell(result)
         return found
 
-    child.interrupted.clear()
+    process.interrupted.clear()
     try:
         with ThreadPoolExecutor(at_once) as pool:
             try:
                 for found in pool.map(results_of, chosen(names, subject.upstream)):
                     results.extend(found)
             except BaseException:
-                child.interrupt()
+                process.interrupt()
                 raise
     finally:
         arms.close()

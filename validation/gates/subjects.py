@@ -87,7 +87,7 @@ def find_subject(where: str | None = None, allow_local_changes: bool = False, up
 
 def controls_of(gate: str, upstream: str = "tdmpc2") -> tuple[Patch, ...]:
     """The negative controls of an upstream's gate: small wrong patches that it must reject."""
-    folder = places.validation_dir() / "controls" / upstream / gate
+    folder = places.validation_dir() / "gates" / "controls" / upstream / gate
     return tuple(read_series(upstream, folder).patches) if (folder / "series").exists() else ()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from tdmpc2_lean.validation import child
+from tdmpc2_lean.validation.gates import process
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
 from tdmpc2_lean.validation.gates.subjects import Subject
 
@@ -24,7 +24,7 @@ def utd_count(subject: Subject) -> Iterator[Result]:
         return
     started = time.time()
     try:
-        counted = child.call(
+        counted = process.call(
             "tdmpc2_lean.validation.gates.updates:count",
             subject.code_dir,
             ratios=list(RATIOS),
@@ -32,7 +32,7 @@ def utd_count(subject: Subject) -> Iterator[Result]:
             seed_steps=SEED_STEPS,
             episode=EPISODE,
         )
-    except child.ChildFailed as failure:
+    except process.ChildFailed as failure:
         yield Result("utd-count", FAIL, failure.message, {"output": failure.output[-4000:]})
         return
     for ratio, by_step in counted["by_ratio"].items():
@@ -76,7 +76,7 @@ def updates_at_each_step(code_dir: Path, steps: int, seed_steps: int, episode: i
     import torch
     from trainer.online_trainer import OnlineTrainer
 
-    from tdmpc2_lean.validation.traced import configuration
+    from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration
 
     settings = {"task": "cheetah-run", "steps": steps, "eval_freq": 10 * steps, "eval_episodes": 1} | overrides
     cfg = configuration(code_dir, Path.cwd(), settings)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tdmpc2_lean import references
-from tdmpc2_lean.validation import criteria, intervals
-from tdmpc2_lean.validation.criteria import FAIL, INCOMPLETE, MARGIN, PASS, UNJUDGED, Window, WindowResult
+from tdmpc2_lean.validation.judging import criteria, intervals
+from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, MARGIN, PASS, UNJUDGED, Window, WindowResult
 from tdmpc2_lean.validation.report import pictures, provenance
 from tdmpc2_lean.validation.report.document import (
     Block,

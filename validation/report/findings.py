@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tdmpc2_lean import references
-from tdmpc2_lean.validation import criteria, intervals, protocols
-from tdmpc2_lean.validation.criteria import FAIL, INCOMPLETE, PASS, Criterion, Run, Verdict, Window
+from tdmpc2_lean.validation.judging import criteria, intervals, protocols
+from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, PASS, Criterion, Run, Verdict, Window
 from tdmpc2_lean.validation.report import provenance
-from tdmpc2_lean.validation.report.departures import Departure, departures
+from tdmpc2_lean.validation.report.deviations import Departure, departures
 from tdmpc2_lean.validation.report.reading import Complaint, Folder
 
 DEFAULT = "default"

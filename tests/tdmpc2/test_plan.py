@@ -1,0 +1,184 @@
+"""Every mistake is told before anything starts, and nothing is ever used in place of what was asked for."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tdmpc2_lean.environments import dm_control, rendering
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.runs import threads
+from tdmpc2_lean.tdmpc2 import plan
+
+
+def planned(workplace, *words, **options):
+    return plan.training(["upstream=miniature", *words], cwd=workplace, **options)
+
+
+CPU = ("task=cheetah-run", "device=cpu")
+
+
+def test_a_misspelt_task_is_told_with_the_nearest(workplace):
+    with pytest.raises(UserError, match="no task 'cheeta-run'. Did you mean 'cheetah-run'"):
+        planned(workplace, "task=cheeta-run", "device=cpu")
+    assert not (workplace / "logs").exists()
+
+
+def test_a_misspelt_override_is_told_with_the_nearest(workplace):
+    with pytest.raises(UserError, match="Did you mean 'batch_size'"):
+        planned(workplace, *CPU, "batch_sise=2")
+
+
+def test_without_cuda_the_official_device_is_an_error_that_names_the_way_out(workplace, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="no CUDA device") as told:
+        planned(workplace, "task=cheetah-run")
+    assert "device=cpu" in told.value.next_step
+    with pytest.raises(UserError, match="without the patch 'device'"):
+        planned(workplace, "task=cheetah-run", "patches=none")
+
+
+def test_a_cuda_device_that_is_not_there_is_an_error(workplace, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert planned(workplace, "task=cheetah-run", "device=cuda:1").device == "cuda:1"
+    assert planned(workplace, "task=cheetah-run").device == "cuda:0"
+    with pytest.raises(UserError, match="finds 2 CUDA"):
+        planned(workplace, "task=cheetah-run", "device=cuda:2")
+
+
+def test_presets_whose_patches_are_left_out_are_told(workplace):
+    with pytest.raises(UserError, match="preset 'fast'.*utd") as told:
+        planned(workplace, *CPU, "lean=fast", "patches=device")
+    assert "utd" in told.value.next_step
+    with pytest.raises(UserError, match="seed_steps .patch seed-steps"):
+        planned(workplace, *CPU, "seed_steps=1000", "patches=device")
+
+
+def test_the_patches_asked_for_are_applied_and_no_others(workplace):
+    assert [name for name, _ in planned(workplace, *CPU, "patches=utd,device").patched.patches] == [
+        "device",
+        "utd",
+    ]
+
+
+def test_the_command_line_wins_over_presets_and_our_defaults(workplace):
+    found = planned(workplace, *CPU, "lean=fast", "batch_size=64", "exp_name=mine")
+    assert (found.config["batch_size"], found.config["iterations"], found.config["utd"]) == (64, 3, 0.5)
+    assert found.folder == workplace / "logs/cheetah-run/1/mine"
+
+
+def test_the_folder_is_named_after_the_presets(workplace):
+    assert planned(workplace, *CPU, "lean=depth,ratio").folder.name == "depth+ratio"
+    assert planned(workplace, *CPU).folder.name == "default"
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "' '"])
+def test_a_run_stays_in_its_folder(workplace, name):
+    with pytest.raises(UserError):
+        planned(workplace, *CPU, f"exp_name={name}")
+
+
+def test_official_defaults_stay_but_for_wandb(workplace):
+    found = planned(workplace, *CPU)
+    assert found.config["enable_wandb"] is False and found.config["compile"] is True
+    assert found.config["iterations"] == 6 and found.config["batch_size"] == 256
+
+
+def test_wandb_asked_for_by_half_is_told(workplace):
+    with pytest.raises(UserError, match="wandb_entity"):
+        planned(workplace, *CPU, "wandb_project=x")
+
+
+def test_a_sweep_without_multirun_is_told(workplace):
+    with pytest.raises(UserError) as told:
+        planned(workplace, *CPU, "seed=1,2")
+    assert "--multirun" in told.value.next_step
+
+
+def test_seeding_shorter_than_an_episode_is_told(workplace):
+    with pytest.raises(UserError, match="episode of 500"):
+        planned(workplace, *CPU, "seed_steps=499")
+    assert "not be trained" in planned(workplace, *CPU, "seed_steps=600", "steps=550").notes[0]
+
+
+def test_a_folder_with_files_of_no_run_is_never_replaced(workplace):
+    folder = workplace / "logs/cheetah-run/1/default"
+    folder.mkdir(parents=True)
+    assert planned(workplace, *CPU)  # empty: free to take
+    (folder / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match="no run's"):
+        planned(workplace, *CPU, "overwrite=true")
+    assert (folder / "thesis.tex").exists()
+
+
+def test_hydra_gets_paths_with_odd_characters_whole(workplace):
+    folder = workplace / "it's a, folder=1"
+    folder.mkdir()
+    found = plan.training(["upstream=miniature", *CPU], cwd=folder)
+    assert plan.composed(found.patched.code_dir, found.hydra)  # Hydra reads it
+    assert str(found.folder).startswith(str(folder))
+
+
+def test_what_is_not_drawn_needs_no_rendering_library(workplace, monkeypatch):
+    assert planned(workplace, *CPU).environment["MUJOCO_GL"] == "disable"
+    assert "MUJOCO_GL" not in planned(workplace, *CPU, "save_video_files=false", "obs=rgb").environment
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    assert "MUJOCO_GL" not in planned(workplace, *CPU).environment
+
+
+def test_physics_is_the_same_without_a_rendering_library():
+    play = (
+        "import numpy as np\nfrom dm_control import suite\n"
+        "env = suite.load('walker', 'walk', task_kwargs={'random': 3})\n"
+        "random, seen = np.random.RandomState(0), [env.reset()]\n"
+        "seen += [env.step(random.uniform(-1, 1, 6)) for _ in range(50)]\n"
+        "print([v.tobytes().hex() for s in seen for v in map(np.asarray, s.observation.values())])"
+    )
+    drawing = next((backend for backend in rendering.BACKENDS if rendering.works(backend)), None)
+    if drawing is None:
+        pytest.skip("no rendering library here to compare with")
+    traces = []
+    for backend in (drawing, "disable"):
+        env = os.environ | {"MUJOCO_GL": backend}
+        traces.append(subprocess.run([sys.executable, "-c", play], env=env, capture_output=True, check=True))
+    assert traces[0].stdout == traces[1].stdout and len(traces[0].stdout) > 1000
+
+
+def test_the_official_tasks_are_known(official):
+    code = official.code_dir
+    names = (
+        "cheetah-run cartpole-swingup-sparse cup-catch pointmass-easy cheetah-jump cup-spin mt30 mt80 "
+        "hopper-hop-backwards dog-run mw-assembly pick-ycb myo-pen-twirl mujoco-walker bipedal-walker"
+    )
+    for name in [*names.split(), "cheetah_run", "mw-newer-than-this"]:
+        dm_control.check(name, code)
+    assert "cheetah-jump" in dm_control.custom(code) and "cheetah-run" not in dm_control.custom(code)
+    assert dm_control.is_dmcontrol("cup-spin", code) and not dm_control.is_dmcontrol("mw-assembly", code)
+    with pytest.raises(UserError, match="Did you mean 'walker-walk'"):
+        dm_control.check("walker-wlak", code)
+
+
+def test_threads_come_from_the_word_the_environment_or_the_cores(tmp_path, monkeypatch):
+    assert threads.chosen("3", {"OMP_NUM_THREADS": "2"})[0] == 3
+    assert threads.chosen(None, {"OMP_NUM_THREADS": "2"})[0] == 2
+    monkeypatch.setattr(threads, "usable_cores", lambda: 64)
+    assert threads.chosen(None, {})[0] == threads.MOST
+    monkeypatch.setattr(threads, "usable_cores", lambda: 1)
+    assert threads.chosen(None, {})[0] == 1
+    for wrong in ("0", "-1", "many", "1.5", "²"):
+        with pytest.raises(UserError):
+            threads.chosen(wrong, {})
+
+
+def test_a_containers_limit_bounds_the_threads(tmp_path):
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    assert threads.quota(tmp_path / "cpu.max") == 2
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert threads.quota(tmp_path / "cpu.max") > 1000
+    assert threads.quota(tmp_path / "absent") > 1000

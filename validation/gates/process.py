@@ -1,0 +1,193 @@
+"""Runs a function on a checkout's code in a process of its own.
+
+The official code imports its modules by top-level names and registers dm_control tasks globally, so every arm of a
+gate gets a fresh process: `call` starts it, `main` is what it runs. The process has one thread, so that sums are taken
+in one order, and no OpenGL. What compiles with XLA is pinned to one core as well (`JAX`): XLA divides its sums by the
+number of cores that it sees, and gives other bits with another number.
+"""
+
+import errno
+import importlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tdmpc2_lean import places
+from tdmpc2_lean.errors import UserError
+
+# A process of a gate: one thread, no rendering, no bytecode beside official files.
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MUJOCO_GL": "disable",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONWARNINGS": "ignore",
+    "TQDM_DISABLE": "1",
+}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What a process sets up before it imports the code under test.
+
+    torch: import torch and give it one thread. one_core: pin the process to one core of its own, where the system
+    can. environment: variables beside ENVIRONMENT. compiled: a folder of the package's cache for compiled code.
+    """
+
+    torch: bool = True
+    one_core: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    compiled: str | None = None
+
+    def variables(self) -> dict[str, str]:
+        """The process's environment."""
+        found = {**os.environ, **ENVIRONMENT, **self.environment}
+        if self.compiled:
+            found["JAX_COMPILATION_CACHE_DIR"] = str(places.cache_dir() / self.compiled)
+        return found
+
+
+TORCH = Stack()
+# The folder is for processes with one core: compiled code remembers for how many it was made, its key does not.
+JAX = Stack(
+    torch=False,
+    one_core=True,
+    environment={
+        "JAX_PLATFORMS": "cpu",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    },
+    compiled="jax-one-core",
+)
+
+running: set[subprocess.Popen] = set()
+free_cores: queue.SimpleQueue = queue.SimpleQueue()
+for _core in sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ():
+    free_cores.put(_core)
+interrupted = threading.Event()  # cleared by whoever begins anew
+
+
+class ChildFailed(UserError):
+    """The code under test raised; `output` is what it printed, its traceback last, and `code` its exit code."""
+
+    def __init__(self, function: str, code_dir: Path, output: str, code: int | None = None):
+        lines = [line for line in output.strip().splitlines() if line.strip()]
+        self.reason = lines[-1] if lines else "no output"
+        super().__init__(f"{function} failed on {code_dir}: {self.reason}")
+        self.output, self.code = output, code
+
+
+def call(function: str, code_dir: Path, reader: str | None = None, stack: Stack = TORCH, **arguments) -> dict:
+    """The JSON result of `module:function` called with `arguments` where `code_dir` is importable.
+
+    reader: a module whose `install(code_dir)` makes the process read the code otherwise than it is written, such as
+    `tdmpc2_lean.validation.gates.on_cpu`. Raises ChildFailed with what the process printed.
+    """
+    with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-gate-") as folder, core_for(stack) as core:
+        request, answer = Path(folder) / "request.json", Path(folder) / "answer.json"
+        request.write_text(
+            json.dumps(
+                {
+                    "function": function,
+                    "code_dir": str(Path(code_dir).resolve()),
+                    "reader": reader,
+                    "torch": stack.torch,
+                    "core": core,
+                    "arguments": arguments,
+                    "answer": str(answer),
+                }
+            ),
+            encoding="utf-8",
+        )
+        command = [sys.executable, "-m", "tdmpc2_lean.validation.gates.process", str(request)]
+        output, code = output_of(command, folder, stack)
+        if os.strerror(errno.ENOSPC) in output[-2000:]:
+            # The machine failed, not the code under test: no gate may say that it did.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), tempfile.gettempdir())
+        if code != 0 or not answer.exists():
+            raise ChildFailed(function, code_dir, output, code)
+        return json.loads(answer.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def core_for(stack: Stack) -> Iterator[int | None]:
+    """A core that no other process of this module has, waited for if need be; None where processes are not pinned."""
+    if not stack.one_core or not hasattr(os, "sched_setaffinity"):
+        yield None
+        return
+    core = free_cores.get()
+    try:
+        yield core
+    finally:
+        free_cores.put(core)
+
+
+def output_of(command: list[str], folder: str, stack: Stack = TORCH) -> tuple[str, int]:
+    """What a process prints, and its exit code.
+
+    The process is in a session of its own, so that Ctrl-C reaches this process alone and is never taken for a failure
+    of the code under test. Ends the process and raises KeyboardInterrupt where this one is interrupted.
+    """
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=stack.variables(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    running.add(process)
+    try:
+        output, _ = process.communicate()
+    finally:
+        running.discard(process)
+        process.kill()
+        process.wait()
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return output, process.returncode
+
+
+def interrupt() -> None:
+    """Ends every process of this module, also those that other threads wait for; these raise KeyboardInterrupt."""
+    interrupted.set()
+    for process in list(running):
+        process.kill()
+
+
+def main(request_path: str) -> None:
+    """What the process does: make the code importable, call the function, write its result."""
+    request = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    code_dir = Path(request["code_dir"])
+    if request["core"] is not None:
+        os.sched_setaffinity(0, {request["core"]})
+    if request["torch"]:
+        import torch
+
+        torch.set_num_threads(1)
+    # `-m` puts the working folder first; only the code under test may be found by the upstream's names.
+    sys.path[0] = str(code_dir)
+    if request["reader"]:
+        importlib.import_module(request["reader"]).install(code_dir)
+    module, name = request["function"].split(":")
+    result = getattr(importlib.import_module(module), name)(code_dir=code_dir, **request["arguments"])
+    Path(request["answer"]).write_text(json.dumps(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

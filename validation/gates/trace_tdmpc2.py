@@ -1,0 +1,232 @@
+"""Traced training runs: the official trainer on a real dm_control task, recorded from outside.
+
+Runs in a process of its own (see `child`), whose import path holds one checkout's code. Nothing of the checkout is
+changed: objects are made by its own constructors in the order of its own train.py, and the calls that matter are
+wrapped on the instances.
+"""
+
+import dataclasses
+import random
+from pathlib import Path
+
+from tdmpc2_lean.validation.gates.trace import Dumped, Recorder
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How much of a run a gate looks at. Small networks and few samples; everything else is the official default.
+
+    steps, seed_steps, eval_freq, buffer_size and episode_length count agent steps. The defaults see random actions
+    (0-45), pretraining at step 45, planned actions and one update a step, ends of episodes every 40 steps,
+    evaluations at 0, 80 and 120, and a buffer that wraps around in the second episode.
+    """
+
+    task: str = "cheetah-run"
+    seed: int = 3
+    steps: int = 130
+    seed_steps: int = 45
+    episode_length: int = 40
+    eval_freq: int = 60
+    eval_episodes: int = 1
+    buffer_size: int = 70
+    batch_size: int = 16
+    mlp_dim: int = 32
+    enc_dim: int = 32
+    latent_dim: int = 32
+    num_samples: int = 48
+    num_elites: int = 8
+    num_pi_trajs: int = 6
+
+    def overrides(self) -> dict:
+        """As configuration keys of the official code."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k not in {"seed_steps", "episode_length"}}
+
+
+def configuration(code_dir: Path, work_dir: Path, overrides: dict):
+    """The checkout's own configuration with overrides, as its own parser makes it of one that Hydra has composed.
+
+    compile, W&B and files other than eval.csv are off; the device is the CPU where the checkout has a setting for it.
+    """
+    import hydra
+    from common.parser import parse_cfg
+    from omegaconf import OmegaConf
+
+    config = OmegaConf.load(code_dir / "config.yaml")
+    del config["defaults"]
+    off = {"compile": False, "enable_wandb": False, "save_agent": False, "save_video": False}
+    if "device" in config:
+        off["device"] = "cpu"
+    hydra.utils.get_original_cwd = lambda: str(work_dir)
+    return parse_cfg(OmegaConf.merge(config, off, {k: v for k, v in overrides.items()}))
+
+
+def make_env(cfg, budget: Budget):
+    """The official environment, with the budget's episode length and seeding phase."""
+    from envs import make_env as official_make_env
+
+    env = official_make_env(cfg)
+    layer = env
+    while not hasattr(type(layer), "max_episode_steps") or "_max_episode_steps" not in vars(layer):
+        layer = layer.env
+    layer._max_episode_steps = cfg.episode_length = budget.episode_length
+    cfg.seed_steps = budget.seed_steps
+    return env
+
+
+def train(
+    code_dir: Path,
+    trace: str,
+    budget: dict,
+    overrides: dict | None = None,
+    seed_actions: bool = True,
+    record_evaluations: bool = True,
+    dump_at: int | None = None,
+) -> dict:
+    """Trains within a budget and writes the trace; returns {"events", "updates", "versions"}.
+
+    seed_actions: seed the action space from outside, as official code never does.
+    record_evaluations: False records training only, for comparing runs that are evaluated differently.
+    """
+    from common.buffer import Buffer
+    from common.logger import Logger
+    from common.seed import set_seed
+    from tdmpc2 import TDMPC2
+    from trainer import online_trainer
+
+    from tdmpc2_lean.versions import versions
+
+    budget = Budget(**budget)
+    cfg = configuration(code_dir, Path.cwd(), budget.overrides() | (overrides or {}))
+    recorder = Recorder(Path(trace), {"versions": versions()}, dump_at)
+    set_seed(cfg.seed)
+    env = make_env(cfg, budget)
+    if seed_actions:
+        env.action_space.seed(cfg.seed)
+    agent, buffer, logger = TDMPC2(cfg), Buffer(cfg), Logger(cfg)
+    if hasattr(online_trainer, "make_env"):  # patched: makes environments for evaluation
+        online_trainer.make_env = lambda cfg: make_env(cfg, budget)
+    trainer = online_trainer.OnlineTrainer(cfg=cfg, env=env, agent=agent, buffer=buffer, logger=logger)
+    counts = watch(trainer, recorder, record_evaluations)
+    try:
+        recorder.record(0, "parameters", learned_state(agent))
+        trainer.train()
+    except Dumped:
+        pass
+    recorder.close()
+    return {"events": recorder.events, "updates": counts["updates"], "versions": versions()}
+
+
+def watch(trainer, recorder: Recorder, record_evaluations: bool = True) -> dict:
+    """Wraps what the trainer calls so that each result is recorded; returns live counts."""
+    agent, env, buffer, logger = trainer.agent, trainer.env, trainer.buffer, trainer.logger
+    counts = {"updates": 0, "evaluating": False}
+
+    def record(what, tensors):
+        if record_evaluations or not counts["evaluating"]:
+            recorder.record(trainer._step, what, tensors)
+
+    def wrap(owner, name, what, contents):
+        call = getattr(owner, name)
+
+        def wrapped(*args, **kwargs):
+            result = call(*args, **kwargs)
+            record(what, contents(result))
+            return result
+
+        setattr(owner, name, wrapped)
+
+    wrap(env, "reset", "first observation", lambda obs: {"obs": obs})
+    wrap(env, "step", "transition", transition)
+    wrap(agent, "act", "planned action", lambda action: {"action": action, "prev_mean": agent._prev_mean})
+    wrap(buffer, "sample", "batch", batch)
+
+    rand_act = env.rand_act
+
+    def recorded_rand_act():
+        action = rand_act()
+        # `to_td` also asks for a random action, for its shape only; that draw belongs to the stream all the same.
+        record("random action", {"action": action})
+        return action
+
+    env.rand_act = recorded_rand_act
+
+    update = agent.update
+
+    def recorded_update(*args, **kwargs):
+        info = update(*args, **kwargs)
+        counts["updates"] += 1
+        record("losses", {name: info[name] for name in sorted(info.keys())})
+        record("parameters", learned_state(agent))
+        record("optimisers", optimiser_state(agent))
+        record("running scale", agent.scale.state_dict())
+        record("random states", random_states())
+        return info
+
+    agent.update = recorded_update
+
+    evaluate = trainer.eval
+
+    def recorded_eval():
+        counts["evaluating"] = True
+        try:
+            metrics = evaluate()
+        finally:
+            counts["evaluating"] = False
+        if record_evaluations:
+            record("evaluation", {name: metrics[name] for name in sorted(metrics)})
+        return metrics
+
+    trainer.eval = recorded_eval
+    log = logger.log
+
+    def recorded_log(metrics, category="train"):
+        kept = {k: v for k, v in sorted(metrics.items()) if k not in {"elapsed_time", "steps_per_second"}}
+        if category != "eval":
+            record(f"logged {category}", kept)
+        return log(metrics, category)
+
+    logger.log = recorded_log
+    return counts
+
+
+def transition(result) -> dict:
+    """What `env.step` returned."""
+    obs, reward, done, info = result
+    return {"obs": obs, "reward": reward, "done": done, "terminated": info["terminated"], "success": info["success"]}
+
+
+def batch(result) -> dict:
+    """What `buffer.sample` returned, the task left out where there is none."""
+    names = ("obs", "action", "reward", "terminated", "task")
+    return {name: value for name, value in zip(names, result, strict=True) if value is not None}
+
+
+def learned_state(agent) -> dict:
+    """Every parameter and buffer of the model, targets included, by name."""
+    state = {k: v for k, v in agent.model.state_dict().items() if hasattr(v, "detach")}
+    targets = agent.model._target_Qs_params.flatten_keys(".").items()
+    return dict(sorted(state.items())) | {f"target.{k}": v for k, v in sorted(targets)}
+
+
+def optimiser_state(agent) -> dict:
+    """Steps and moments of both optimisers."""
+    state = {}
+    for name in ("optim", "pi_optim"):
+        for number, slots in sorted(getattr(agent, name).state_dict()["state"].items()):
+            state |= {f"{name}.{number}.{slot}": value for slot, value in sorted(slots.items())}
+    return state
+
+
+def random_states() -> dict:
+    """States of Torch's, NumPy's and Python's global generators."""
+    import numpy as np
+    import torch
+
+    numpy_state = np.random.get_state()
+    python_state = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": numpy_state[1],
+        "numpy position": numpy_state[2],
+        "python": np.array(python_state[1]),
+    }
