@@ -378,8 +378,8 @@ def test_the_defaults_of_the_protocols_are_the_schemas():
     assert {key: known[key].default for key in TDMPC2_DEFAULTS if key not in computed} | computed == TDMPC2_DEFAULTS
 
 
-def test_the_patch_checkpoint_compares_the_settings_that_decide():
-    """The patch cannot ask this project, so it has a list of its own of what may differ when a run goes on."""
+def test_a_run_goes_on_with_other_settings_only_where_they_do_not_decide():
+    """The patch `checkpoint` cannot ask this project, so it has a list of its own of what may differ."""
     import ast
 
     from tdmpc2_lean import places
@@ -390,6 +390,8 @@ def test_the_patch_checkpoint_compares_the_settings_that_decide():
     known = tdmpc2.schema(patching.read_series("tdmpc2").patches)
     at_will = {setting.name for setting in known if not setting.decides and setting.type != "computed"}
     assert at_will | {"work_dir"} == set(ast.literal_eval(value))
+    configured = dict.fromkeys(known.settings)
+    assert set(configured) - set(Tdmpc2Adapter().deciding(configured)) == at_will | {"work_dir", "steps"}
 
 
 def test_every_official_setting_has_an_entry_with_the_official_default(official):
