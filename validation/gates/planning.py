@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tdmpc2_lean.validation.gates import process
-from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
-from tdmpc2_lean.validation.gates.subjects import Subject
+from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result, failed_to_run
+from tdmpc2_lean.validation.gates.subjects import GateSubject
 
 OBS_DIM, ACTION_DIM, NUM_ENVS = 17, 6, 16
 SMALL = {"mlp_dim": 64, "enc_dim": 64, "latent_dim": 64}
@@ -35,7 +35,7 @@ BOUND = 1e-9  # of actions in [-1, 1], double precision
 MODULE = "tdmpc2_lean.validation.gates.planning"
 
 
-def plan_vec_one(subject: Subject) -> Iterator[Result]:
+def plan_vec_one(subject: GateSubject) -> Iterator[Result]:
     """N=1 against `_plan`, over settings, and at the official sizes of model_size 5."""
     if not subject.can_plan_vec:
         yield Result("plan-vec-one", NOT_JUDGED, "the checkout has no method `plan_vec`")
@@ -51,7 +51,7 @@ def plan_vec_one(subject: Subject) -> Iterator[Result]:
             answers = process.call(f"{MODULE}:one", subject.code_dir, cases=cases)
         except process.ChildFailed as failure:
             names = "+".join(name for name, *_ in cases)
-            yield Result(f"plan-vec-one/{names}", FAIL, failure.message, {"output": failure.output[-4000:]})
+            yield failed_to_run(f"plan-vec-one/{names}", failure, started)
             continue
         for name, seen in answers.items():
             gate, seconds = f"plan-vec-one/{name}", time.time() - started
@@ -63,7 +63,7 @@ def plan_vec_one(subject: Subject) -> Iterator[Result]:
             started = time.time()
 
 
-def plan_vec_many(subject: Subject) -> Iterator[Result]:
+def plan_vec_many(subject: GateSubject) -> Iterator[Result]:
     """N=16 against 16 single planners, independence, spread, unaligned resets."""
     if not subject.can_plan_vec:
         yield Result("plan-vec-many", NOT_JUDGED, "the checkout has no method `plan_vec`")
@@ -73,7 +73,7 @@ def plan_vec_many(subject: Subject) -> Iterator[Result]:
         try:
             seen = process.call(f"{MODULE}:many", subject.code_dir, overrides=overrides, steps=8)
         except process.ChildFailed as failure:
-            yield Result(f"plan-vec-many/{name}", FAIL, failure.message, {"output": failure.output[-4000:]})
+            yield failed_to_run(f"plan-vec-many/{name}", failure, started)
             continue
         for part, (ok, detail, figures) in seen.items():
             gate = f"plan-vec-many/{name}/{part}"
