@@ -73,12 +73,11 @@ def test_the_command_says_how_many_steps_and_updates_it_timed(miniature, tmp_pat
     done = CliRunner().invoke(bench, [*words, "--json", str(tmp_path / "seen.json")], standalone_mode=False)
     assert done.exception is None, done.exception
     seen = json.loads((tmp_path / "seen.json").read_text())
+    rows = [line for line in done.output.splitlines() if " / " not in line]
     for name, utd, steps in ((first, Fraction(1, 4), 4), (second, Fraction(1, 2), 2)):
         assert seen["updates"][name] == seen["steps"][name] * utd > 0 and seen["steps"][name] % (2 * steps) == 0
         assert len(seen["seconds"][name]) == 2 and min(seen["seconds"][name]) > 0
-        (row,) = [
-            line.split() for line in done.output.splitlines() if line.startswith(f"{name} ") and " / " not in line
-        ]
+        (row,) = [line.split() for line in rows if line.startswith(f"{name} ")]
         assert row[3:] == [str(seen["steps"][name]), str(seen["updates"][name])]
     assert "updates timed" in done.output and f"{second} / {first}: " in done.output
 
