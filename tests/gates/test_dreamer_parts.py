@@ -272,16 +272,16 @@ def test_a_reference_is_cut_where_a_resumed_run_goes_on(tmp_path):
         (10, "drive", None), (10, "policy", 3.0), (20, "losses", 4.0),
     )  # fmt: skip
     resumed = write(tmp_path / "resumed", (10, "drive", None), (10, "policy", 3.0), (20, "losses", 4.0))
-    assert resuming_dreamerv3.cut(whole, tmp_path / "tail", 10, None) == 3
+    assert resuming_dreamerv3.cut_trace(whole, tmp_path / "tail", 10, None) == 3
     assert trace.compare(tmp_path / "tail", resumed) == (3, None)
     killed = write(tmp_path / "killed", (10, "drive", None), (10, "policy", 3.0))
-    resuming_dreamerv3.cut(whole, tmp_path / "tail", 10, 2)
+    resuming_dreamerv3.cut_trace(whole, tmp_path / "tail", 10, 2)
     assert trace.compare(tmp_path / "tail", killed) == (2, None)
 
 
 def test_the_first_of_each_quantity_is_told(tmp_path):
     firsts = [
-        dreamerv3.firsts(write(tmp_path / str(number), (0, "policy", 1.0), (1, "policy", float(number))))
+        dreamerv3.first_digests(write(tmp_path / str(number), (0, "policy", 1.0), (1, "policy", float(number))))
         for number in range(2)
     ]
     assert firsts[0] == firsts[1] and list(firsts[0]) == ["policy"]

@@ -1,13 +1,15 @@
 """Whatever the number of steps, a gate reaches all that it promises to compare, or is refused before anything runs."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from tdmpc2_lean.commands.gate import gate as gate_command
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation.gates import process, resuming_dreamerv3, resuming_tdmpc2
+from tdmpc2_lean.validation.gates import dreamerv3, process, resuming_dreamerv3, resuming_tdmpc2
+from tdmpc2_lean.validation.gates.results import FAIL, PASS
 from tdmpc2_lean.validation.gates.run import run
 from tdmpc2_lean.validation.gates.subjects import find_subject
 from tdmpc2_lean.validation.gates.suites import SUITES, check_steps, chosen, least_steps
@@ -94,6 +96,14 @@ def test_nothing_runs_where_the_steps_are_too_few(miniature, monkeypatch):
     assert isinstance(done.exception, UserError) and "--steps 81" in done.exception.next_step
 
 
-def test_reports_are_due_by_the_steps_that_are_made_not_by_those_asked_for():
+@pytest.mark.parametrize(("made", "outcome"), [(3, PASS), (2, FAIL)])
+def test_reports_are_due_by_the_steps_that_are_made_not_by_those_asked_for(tmp_path, made, outcome):
     """DreamerV3's loop makes ten steps at a time: asked for 145, it is at 150 when it looks at its clocks."""
-    assert DreamerV3Budget(steps=145).end == 150 and DreamerV3Budget(steps=150).end == 150
+    runs = SimpleNamespace(
+        budget=DreamerV3Budget(steps=145),
+        compare=lambda *_: (10, None),
+        answer_of=lambda *_, **__: {"reports": made},
+        trace_of=lambda *_, **__: tmp_path,
+    )
+    result = next(dreamerv3.seed(SimpleNamespace(config=dreamerv3.SEEDED, code_dir=tmp_path), runs))
+    assert (result.gate, result.outcome) == ("seed/same-seed-twice", outcome), result.detail

@@ -51,7 +51,7 @@ def seed(subject: GateSubject, runs: TracedRuns) -> Iterator[Result]:
         return equal(events, here, answers, traces)
 
     def different(events, here, answers, traces):
-        first, second = (firsts(path) for path in traces)
+        first, second = (first_digests(path) for path in traces)
         same = [what for what in DIFFER_BY_SEED if first.get(what) == second.get(what)]
         if same:
             return FAIL, f"first divergence at none of: {', '.join(same)} (a difference in each expected)"
@@ -64,7 +64,7 @@ def seed(subject: GateSubject, runs: TracedRuns) -> Iterator[Result]:
     yield case("reports-apart", often, never, equal, record_reports=False)
 
 
-def firsts(path: Path) -> dict[str, str]:
+def first_digests(path: Path) -> dict[str, str]:
     """The digest of each quantity's first event in a trace."""
     found = {}
     for event in trace.read_events(path):

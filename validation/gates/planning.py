@@ -48,7 +48,7 @@ def plan_vec_one(subject: GateSubject) -> Iterator[Result]:
                 yield Result(f"plan-vec-one/{name}", NOT_JUDGED, "the checkout has no encoder for pixels")
             cases = [case for case in cases if "obs" not in case[1]]
         try:
-            answers = process.call(f"{MODULE}:one", subject.code_dir, cases=cases)
+            answers = process.call(f"{MODULE}:planned_in_cases", subject.code_dir, cases=cases)
         except process.ChildFailed as failure:
             names = "+".join(name for name, *_ in cases)
             yield failed_to_run(f"plan-vec-one/{names}", failure, started)
@@ -71,7 +71,7 @@ def plan_vec_many(subject: GateSubject) -> Iterator[Result]:
     for name, overrides in (("state", FEW), ("episodic", FEW | {"episodic": True})):
         started = time.time()
         try:
-            seen = process.call(f"{MODULE}:many", subject.code_dir, overrides=overrides, steps=8)
+            seen = process.call(f"{MODULE}:planned_for_many", subject.code_dir, overrides=overrides, steps=8)
         except process.ChildFailed as failure:
             yield failed_to_run(f"plan-vec-many/{name}", failure, started)
             continue
@@ -116,7 +116,7 @@ def observations(agent, *batch: int):
     return torch.randn(*batch, OBS_DIM, dtype=torch.get_default_dtype())
 
 
-def one(code_dir: Path, cases: list) -> dict:
+def planned_in_cases(code_dir: Path, cases: list) -> dict:
     """What `planned_as_one` sees in each case: name -> {"plans", "against", "divergence"}."""
     return {name: planned_as_one(make_agent(code_dir, overrides), steps) for name, overrides, steps in cases}
 
@@ -237,7 +237,7 @@ class Tape:
             torch.Tensor.exponential_ = exponential
 
 
-def many(code_dir: Path, overrides: dict, steps: int) -> dict:
+def planned_for_many(code_dir: Path, overrides: dict, steps: int) -> dict:
     """The parts of the gate: name -> (ok, detail, figures)."""
     import torch
 

@@ -115,7 +115,7 @@ class InterruptedRun:
         if begun != first:
             detail = f"{what}: first divergence at the start: it began at step {begun}, {first} expected"
             return Result(gate, FAIL, detail, {"began": begun}, time.time() - started)
-        skipped = cut(reference.result(), tail, first, len(events) if stop else None)
+        skipped = cut_trace(reference.result(), tail, first, len(events) if stop else None)
         count, here = trace.compare(tail, path)
         if here is not None and here.largest is None and not here.reference:
             here = self.with_values(here, skipped, number, before)
@@ -157,7 +157,7 @@ class InterruptedRun:
         return trace.compare_dumps(here, reference.with_suffix(".dump"), again.with_suffix(".dump"))
 
 
-def cut(trace_file: Path, tail: Path, first: int, count: int | None) -> int:
+def cut_trace(trace_file: Path, tail: Path, first: int, count: int | None) -> int:
     """Writes the events of a trace from the drive that begins at step `first`; returns how many are before it.
 
     count: how many to write; None: all.
