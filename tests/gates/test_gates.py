@@ -135,6 +135,7 @@ def test_the_report_is_json_with_provenance(miniature, tmp_path):
     assert "miniature" in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [81, 120])
 def test_resuming_is_judged_with_numbers_of_steps_that_end_between_phases(miniature, steps):
     report = run(find_subject("miniature"), ["resume"], TDMPC2Budget(steps=steps))
