@@ -113,20 +113,21 @@ def presets(first, second, checkout, task, rounds, model_size, threads, json_fil
     round has as many steps as it takes until updates are due in the same way again, so at `utd=1/4` four.
     """
     from tdmpc2_lean.runs import presets as lean
+    from tdmpc2_lean.runs.adapter import adapter_of
     from tdmpc2_lean.validation.benchmarks.tdmpc2 import round_of
     from tdmpc2_lean.validation.gates.subjects import find_subject
 
-    subject = find_subject(checkout)
+    subject, shelf = find_subject(checkout), adapter_of("tdmpc2").shelf
     sides = {}
     for name in (first, second):
-        chosen = [lean.find(part) for part in name.split(",")]
+        chosen = [shelf.find(part) for part in name.split(",")]
         sides[name] = {"model_size": int(model_size)} | lean.compose(chosen, subject.config)
         try:
             round_of(sides[name].get("utd", subject.config.get("utd", 1)))
         except ValueError as error:
             raise UserError(f"{name} cannot be timed: {error}.", "name a preset with another utd") from error
     if len(sides) < 2:
-        raise UserError(f"Both sides are {first!r}.", "name two presets: `tdmpc2-lean train --list-presets`")
+        raise UserError(f"Both sides are {first!r}.", f"name two presets: `{shelf.listing}`")
     seen = measured("tdmpc2:presets", subject.code_dir, sides=sides, task=task, rounds=rounds, threads=threads)
     keep(json_file, {"subject": subject.name, "model_size": int(model_size), "sides": sides} | seen)
     click.echo(
