@@ -17,13 +17,13 @@ from tdmpc2_lean.environments.names import TaskName
 from tdmpc2_lean.environments.physics import drift, versions_that_matter
 from tdmpc2_lean.environments.probing import probe
 from tdmpc2_lean.environments.rendering import Backend, backend
-from tdmpc2_lean.environments.source import Source
+from tdmpc2_lean.environments.source import EnvironmentSource
 from tdmpc2_lean.environments.sources import all_sources, source_named
 from tdmpc2_lean.errors import UserError
 
 __all__ = [
-    "Backend", "Environment", "Source", "TaskName", "all_sources", "backend", "drift", "find", "probe", "source_named",
-    "versions_that_matter",
+    "Backend", "Environment", "EnvironmentSource", "TaskName", "all_sources", "backend", "drift", "find", "probe",
+    "source_named", "versions_that_matter",
 ]  # fmt: skip
 
 DEFAULT = "dm_control"
@@ -50,7 +50,7 @@ class Environment:
     task: str
     members: tuple[str, ...]
     suite: str
-    source: Source | None = None
+    source: EnvironmentSource | None = None
     name: TaskName | None = None
     action_repeat: int | None = None
     agent_steps: int | None = None
@@ -72,7 +72,7 @@ def find(upstream: str, written: str, code_dir: Path | None, source_name: str = 
     return FINDERS[upstream](written, code_dir, source_named(source_name))
 
 
-def of_tdmpc2(written: str, code_dir: Path, wanted: Source) -> Environment:
+def of_tdmpc2(written: str, code_dir: Path, wanted: EnvironmentSource) -> Environment:
     """`find` for TD-MPC2: the code's own sets and suites, then the source's tasks."""
     if wanted.name == DEFAULT:
         listed = tdmpc2_tasks.sets(code_dir)
@@ -91,7 +91,7 @@ def of_tdmpc2(written: str, code_dir: Path, wanted: Source) -> Environment:
     return of_name("tdmpc2", name, wanted, code_dir)
 
 
-def of_set(name: str, members: tuple[str, ...], code_dir: Path, wanted: Source) -> Environment:
+def of_set(name: str, members: tuple[str, ...], code_dir: Path, wanted: EnvironmentSource) -> Environment:
     """A multi-task set of TD-MPC2's code: of the source alone if all of its tasks are, else of several suites."""
     others = dict.fromkeys(filter(None, (tdmpc2_tasks.suite_of(task, code_dir) for task in members)))
     use = wanted.uses["tdmpc2"]
@@ -109,7 +109,7 @@ def of_set(name: str, members: tuple[str, ...], code_dir: Path, wanted: Source) 
     )
 
 
-def of_dreamerv3(written: str, code_dir: Path | None, wanted: Source) -> Environment:
+def of_dreamerv3(written: str, code_dir: Path | None, wanted: EnvironmentSource) -> Environment:
     """`find` for DreamerV3: another suite of the official code if it can be run here, then the source's tasks."""
     suite = dreamerv3_tasks.suite_of(written)
     if suite and wanted.name == DEFAULT:
@@ -118,7 +118,7 @@ def of_dreamerv3(written: str, code_dir: Path | None, wanted: Source) -> Environ
     return of_name("dreamerv3", dreamerv3_tasks.of_source(written, wanted), wanted, None)
 
 
-def of_name(upstream: str, name: TaskName, wanted: Source, code_dir: Path | None) -> Environment:
+def of_name(upstream: str, name: TaskName, wanted: EnvironmentSource, code_dir: Path | None) -> Environment:
     task, use = name.spelled(upstream), wanted.uses[upstream]
     return Environment(
         upstream=upstream,

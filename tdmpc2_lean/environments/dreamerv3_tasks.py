@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tdmpc2_lean.environments import names
 from tdmpc2_lean.environments.names import TaskName
-from tdmpc2_lean.environments.source import Source
+from tdmpc2_lean.environments.source import EnvironmentSource
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.references import tasks as references
 
@@ -14,7 +14,7 @@ EXAMPLE = "write task=DOMAIN-TASK or task=dmc_DOMAIN_TASK, such as task=cheetah-
 
 
 @dataclass(frozen=True)
-class Suite:
+class DreamerV3Suite:
     """Another suite of the official code. file: its module in embodied/envs. needs: what that imports, by module."""
 
     file: str
@@ -23,20 +23,20 @@ class Suite:
 
 # By the first word of their tasks' names; from make_env in dreamerv3/main.py at e3f0224 and the imports of its modules.
 SUITES = {
-    "atari": Suite("atari", ("ale_py", "PIL")),
-    "atari100k": Suite("atari", ("ale_py", "PIL")),
-    "bsuite": Suite("bsuite", ("bsuite",)),
-    "crafter": Suite("crafter", ("crafter",)),
-    "dm": Suite("from_dm"),
-    "dmlab": Suite("dmlab", ("deepmind_lab",)),
-    "dummy": Suite("dummy"),
-    "gym": Suite("from_gym", ("gym",)),
-    "langroom": Suite("langroom"),
-    "loconav": Suite("loconav", ("dm_control", "labmaze", "matplotlib")),
-    "memmaze": Suite("from_gym", ("memory_maze", "gym")),
-    "minecraft": Suite("minecraft", ("minerl",)),
-    "pinpad": Suite("pinpad"),
-    "procgen": Suite("procgen", ("procgen", "PIL")),
+    "atari": DreamerV3Suite("atari", ("ale_py", "PIL")),
+    "atari100k": DreamerV3Suite("atari", ("ale_py", "PIL")),
+    "bsuite": DreamerV3Suite("bsuite", ("bsuite",)),
+    "crafter": DreamerV3Suite("crafter", ("crafter",)),
+    "dm": DreamerV3Suite("from_dm"),
+    "dmlab": DreamerV3Suite("dmlab", ("deepmind_lab",)),
+    "dummy": DreamerV3Suite("dummy"),
+    "gym": DreamerV3Suite("from_gym", ("gym",)),
+    "langroom": DreamerV3Suite("langroom"),
+    "loconav": DreamerV3Suite("loconav", ("dm_control", "labmaze", "matplotlib")),
+    "memmaze": DreamerV3Suite("from_gym", ("memory_maze", "gym")),
+    "minecraft": DreamerV3Suite("minecraft", ("minerl",)),
+    "pinpad": DreamerV3Suite("pinpad"),
+    "procgen": DreamerV3Suite("procgen", ("procgen", "PIL")),
 }
 
 
@@ -64,7 +64,7 @@ def check_suite(written: str, suite: str, code_dir: Path | None) -> None:
         )
 
 
-def of_source(written: str, source: Source) -> TaskName:
+def of_source(written: str, source: EnvironmentSource) -> TaskName:
     """The task of the source that is written in any spelling. UserError, with the nearest, if there is none.
 
     The source's packages are asked only for tasks that no reference names: UserError if they cannot be imported then.

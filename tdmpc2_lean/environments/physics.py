@@ -7,11 +7,11 @@ and 14.77 with 3.3.0, 17.03 and 14.68 with 3.17.0.
 from collections.abc import Mapping
 from importlib import metadata
 
-from tdmpc2_lean.environments.source import Source
+from tdmpc2_lean.environments.source import EnvironmentSource
 from tdmpc2_lean.environments.sources import all_sources
 
 
-def versions_that_matter(source: Source) -> dict[str, str]:
+def versions_that_matter(source: EnvironmentSource) -> dict[str, str]:
     """{package: installed version} of a source's packages; those that are absent are left out."""
     found = {}
     for name in source.packages:

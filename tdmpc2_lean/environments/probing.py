@@ -18,7 +18,7 @@ from typing import Any
 
 from tdmpc2_lean import places
 from tdmpc2_lean.environments.names import TaskName
-from tdmpc2_lean.environments.source import Source
+from tdmpc2_lean.environments.source import EnvironmentSource
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.files import atomic_write
 
@@ -30,7 +30,7 @@ _known: dict[str, dict[str, Any]] = {}
 
 
 def probe(
-    source: Source | None,
+    source: EnvironmentSource | None,
     variables: Mapping[str, str],
     *,
     modules: Sequence[str] = (),
@@ -56,12 +56,12 @@ def probe(
     return None if "tasks" in answer else told(answer, source, variables)
 
 
-def off(source: Source) -> dict[str, str]:
+def off(source: EnvironmentSource) -> dict[str, str]:
     """Variables with which a source draws nothing."""
     return {source.renderer.variable: source.renderer.off} if source.renderer else {}
 
 
-def tasks_of(source: Source) -> frozenset[TaskName]:
+def tasks_of(source: EnvironmentSource) -> frozenset[TaskName]:
     """A source's tasks. UserError if it cannot be imported."""
     answer = asked(source.modules, off(source), None, source.lists)
     if "tasks" not in answer:
@@ -121,7 +121,7 @@ def tried(
         return failed | {"why": f"the process that imported it ended with {signalled}: {last[0]}"}
 
 
-def told(answer: Mapping[str, Any], source: Source | None, variables: Mapping[str, str]) -> UserError:
+def told(answer: Mapping[str, Any], source: EnvironmentSource | None, variables: Mapping[str, str]) -> UserError:
     """The user's version of a failed import."""
     from tdmpc2_lean.environments import rendering
 

@@ -15,7 +15,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
-from tdmpc2_lean.environments.source import Source
+from tdmpc2_lean.environments.source import EnvironmentSource
 from tdmpc2_lean.environments.sources import source_named
 from tdmpc2_lean.errors import UserError
 
@@ -39,7 +39,7 @@ class Backend:
     note: str = ""
 
 
-def backend(source: Source | None, needed: bool, environment: Mapping[str, str]) -> Backend:
+def backend(source: EnvironmentSource | None, needed: bool, environment: Mapping[str, str]) -> Backend:
     """The backend for a run. UserError if frames are needed and cannot be drawn with what the user set, or at all.
 
     needed: whether the run draws frames; a frame is then drawn to see whether it works, which takes two seconds once.
@@ -67,7 +67,7 @@ def backend(source: Source | None, needed: bool, environment: Mapping[str, str])
     raise without_frames(source, f"this run draws frames, and {renderer.variable} is not set.")
 
 
-def without_frames(source: Source, message: str) -> UserError:
+def without_frames(source: EnvironmentSource, message: str) -> UserError:
     """What to tell where no frame can be drawn: that the simulator is broken, what works, or what to install."""
     from tdmpc2_lean.environments.probing import probe
 
@@ -84,12 +84,12 @@ def without_frames(source: Source, message: str) -> UserError:
     )
 
 
-def works(value: str, source: Source | None = None) -> bool:
+def works(value: str, source: EnvironmentSource | None = None) -> bool:
     """Whether a frame of the source (default: dm_control) is drawn with this backend here; tried once a process."""
     return not why_not(value, source or source_named("dm_control"))
 
 
-def why_not(value: str, source: Source) -> str:
+def why_not(value: str, source: EnvironmentSource) -> str:
     """Why no frame is drawn with this backend here; empty if one is."""
     key = (source.name, value, os.environ.get("PYTHONPATH", ""))
     if key not in _tried:
@@ -97,7 +97,7 @@ def why_not(value: str, source: Source) -> str:
     return _tried[key]
 
 
-def drawn(value: str, source: Source) -> str:
+def drawn(value: str, source: EnvironmentSource) -> str:
     """Why a process fails that draws a frame with this backend, in its last words; empty if it does not."""
     try:
         tried = subprocess.run(
@@ -115,7 +115,7 @@ def drawn(value: str, source: Source) -> str:
     return (tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"])[-1]
 
 
-def explained(module: str, why: str, needed: bool, source: Source | None = None) -> UserError:
+def explained(module: str, why: str, needed: bool, source: EnvironmentSource | None = None) -> UserError:
     """What to tell when the simulator cannot be imported with its backend. Tries what works, which takes seconds."""
     source = source or source_named("dm_control")
     renderer = source.renderer

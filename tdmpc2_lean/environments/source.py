@@ -39,7 +39,7 @@ class Renderer:
 
 
 @dataclass(frozen=True)
-class Source:
+class EnvironmentSource:
     """A simulator and its tasks.
 
     name: as run.json has it.                  title: as users read it.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tdmpc2_lean.environments import names
 from tdmpc2_lean.environments.names import TaskName
-from tdmpc2_lean.environments.source import Source
+from tdmpc2_lean.environments.source import EnvironmentSource
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.references import tasks as references
 
@@ -16,7 +16,7 @@ SETS = "TASK_SET"  # in common/__init__.py: {name of a multi-task set: its tasks
 
 
 @dataclass(frozen=True)
-class Suite:
+class TDMPC2Suite:
     """A suite of the official code besides its dm_control; what is said here was read in the code at e9f5932.
 
     prefix: of its tasks' names; where there is one, tasks are left to the suite, of which other versions have others.
@@ -32,10 +32,10 @@ class Suite:
 
 # By the name of their file in envs/.
 SUITES = {
-    "metaworld": Suite("mw-", 2, 100, ("envs.metaworld",)),
-    "maniskill": Suite(None, 2, 100, ("envs.maniskill",)),
-    "myosuite": Suite("myo-", 1, 100, ("envs.myosuite", "myosuite")),
-    "mujoco": Suite("mujoco-", 1, None, ("envs.mujoco",)),
+    "metaworld": TDMPC2Suite("mw-", 2, 100, ("envs.metaworld",)),
+    "maniskill": TDMPC2Suite(None, 2, 100, ("envs.maniskill",)),
+    "myosuite": TDMPC2Suite("myo-", 1, 100, ("envs.myosuite", "myosuite")),
+    "mujoco": TDMPC2Suite("mujoco-", 1, None, ("envs.mujoco",)),
 }
 
 
@@ -44,7 +44,7 @@ def spelled(written: str) -> str:
     return written.replace("_", "-")
 
 
-def of_source(written: str, code_dir: Path, source: Source) -> TaskName | None:
+def of_source(written: str, code_dir: Path, source: EnvironmentSource) -> TaskName | None:
     """The task of the source that is written in any spelling; None if the source has none that the code can reach.
 
     Of dm_control, tasks that the code adds are among them. The source's packages are asked only for tasks that no

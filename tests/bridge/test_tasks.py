@@ -4,7 +4,7 @@ import pytest
 
 from dreamer_bridge import tasks
 from tdmpc2_lean.environments import TaskName
-from tdmpc2_lean.environments.source import Source
+from tdmpc2_lean.environments.source import EnvironmentSource
 from tdmpc2_lean.errors import UserError
 
 SUITE = {TaskName("cheetah", "run"), TaskName("stacker", "stack_2"), TaskName("point_mass", "easy")}
@@ -13,7 +13,7 @@ SUITE = {TaskName("cheetah", "run"), TaskName("stacker", "stack_2"), TaskName("p
 @pytest.fixture(autouse=True)
 def a_suite(monkeypatch):
     """A suite with tasks that no reference has, so that no simulator is asked."""
-    monkeypatch.setattr(Source, "tasks", lambda source: frozenset(SUITE))
+    monkeypatch.setattr(EnvironmentSource, "tasks", lambda source: frozenset(SUITE))
 
 
 @pytest.mark.parametrize(

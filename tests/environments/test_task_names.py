@@ -7,7 +7,7 @@ import pytest
 
 from tdmpc2_lean import environments
 from tdmpc2_lean.environments import TaskName, names, tdmpc2_tasks
-from tdmpc2_lean.environments.source import Source
+from tdmpc2_lean.environments.source import EnvironmentSource
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.references import tasks as references
 
@@ -17,7 +17,7 @@ SUITE = frozenset(TaskName(*pair.split()) for pair in ("cheetah run", "toy spin_
 @pytest.fixture(autouse=True)
 def a_suite(monkeypatch):
     """A suite with tasks that no reference has, so that no simulator is asked."""
-    monkeypatch.setattr(Source, "tasks", lambda source: SUITE)
+    monkeypatch.setattr(EnvironmentSource, "tasks", lambda source: SUITE)
 
 
 @pytest.fixture

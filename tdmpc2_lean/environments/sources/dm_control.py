@@ -4,9 +4,9 @@ Action repeats are those of the official codes: written into TD-MPC2's envs/dmco
 `dmc_proprio` of DreamerV3, whose `env.dmc.repeat` may say otherwise. An episode is 1000 env steps in every task.
 """
 
-from tdmpc2_lean.environments.source import Renderer, Source, Use
+from tdmpc2_lean.environments.source import EnvironmentSource, Renderer, Use
 
-SOURCE = Source(
+SOURCE = EnvironmentSource(
     name="dm_control",
     title="dm_control",
     packages=("dm_control", "mujoco"),
