@@ -74,7 +74,7 @@ def find(upstream: str, written: str, code_dir: Path | None, source_name: str = 
 
 def of_tdmpc2(written: str, code_dir: Path, wanted: EnvironmentSource) -> Environment:
     """`find` for TD-MPC2: the code's own sets and suites, then the source's tasks."""
-    if wanted.name == DEFAULT:
+    if wanted.name == tdmpc2_tasks.OWN_SOURCE:
         listed = tdmpc2_tasks.sets(code_dir)
         if written in listed:
             return of_set(written, listed[written], code_dir, wanted)
@@ -86,8 +86,7 @@ def of_tdmpc2(written: str, code_dir: Path, wanted: EnvironmentSource) -> Enviro
             )  # fmt: skip
     name = tdmpc2_tasks.of_source(written, code_dir, wanted)
     if name is None:
-        reached = [task for task in wanted.tasks() | tdmpc2_tasks.custom(code_dir) if task.spelled("tdmpc2")]
-        raise names.unknown(written, [*reached, *tdmpc2_tasks.named_in_code(code_dir)], tdmpc2_tasks.EXAMPLE)
+        raise names.unknown(written, tdmpc2_tasks.offered(code_dir, wanted), tdmpc2_tasks.EXAMPLE)
     return of_name("tdmpc2", name, wanted, code_dir)
 
 

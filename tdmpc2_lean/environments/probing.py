@@ -19,6 +19,7 @@ from typing import Any
 from tdmpc2_lean import places
 from tdmpc2_lean.environments.names import TaskName
 from tdmpc2_lean.environments.source import EnvironmentSource
+from tdmpc2_lean.environments.sources import all_sources
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.files import atomic_write
 
@@ -159,11 +160,13 @@ def fingerprint(
     if code_dir:
         for path in sorted((code_dir / "envs").rglob("*.py")):
             code.append((path.relative_to(code_dir).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()))
+    renderers = [source.renderer.variable for source in all_sources().values() if source.renderer]
+    process = os.environ | dict(variables)
     facts = [
         VERSION,
         list(modules),
         lists,
-        sorted(variables.items()),
+        [(name, process.get(name)) for name in sorted({*renderers, *variables, "LD_LIBRARY_PATH"})],
         sys.executable,
         sys.version,
         search,

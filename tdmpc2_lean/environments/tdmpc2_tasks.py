@@ -12,6 +12,7 @@ from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.references import tasks as references
 
 EXAMPLE = "write task=DOMAIN-TASK with a task of dm_control's suite, such as task=cheetah-run"
+OWN_SOURCE = "dm_control"  # to which the code adds tasks, and beside which it has suites and sets
 SETS = "TASK_SET"  # in common/__init__.py: {name of a multi-task set: its tasks}
 
 
@@ -50,13 +51,19 @@ def of_source(written: str, code_dir: Path, source: EnvironmentSource) -> TaskNa
     Of dm_control, tasks that the code adds are among them. The source's packages are asked only for tasks that no
     reference names: UserError if they cannot be imported then.
     """
-    known = {TaskName(task.domain, task.task) for task in references.TDMPC2.values() if not task.custom}
-    if source.name != "dm_control":
-        known = set()
-    elif name := names.found(written, known | custom(code_dir)):
-        return name
+    if source.name == OWN_SOURCE:
+        known = {TaskName(task.domain, task.task) for task in references.TDMPC2.values() if not task.custom}
+        if name := names.found(written, known | custom(code_dir)):
+            return name
     name = names.found(written, source.tasks())
     return name if name and name.spelled("tdmpc2") else None
+
+
+def offered(code_dir: Path, source: EnvironmentSource) -> list[str | TaskName]:
+    """All that may be asked of the code with this source, for the nearest to a misspelt name."""
+    own = source.name == OWN_SOURCE
+    known = source.tasks() | (custom(code_dir) if own else set())
+    return [*(task for task in known if task.spelled("tdmpc2")), *(named_in_code(code_dir) if own else ())]
 
 
 def suite_of(written: str, code_dir: Path) -> str | None:

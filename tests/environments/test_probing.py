@@ -117,6 +117,9 @@ def test_what_was_edited_since_is_tried_again(simulator, code):
 def test_another_backend_is_another_question(simulator, monkeypatch):
     assert environments.probe(DM_CONTROL, OFF) is None
     assert environments.probe(DM_CONTROL, {"MUJOCO_GL": "glfw"})
+    for users, fails in (("egl", False), ("glfw", True), ("osmesa", False)):
+        monkeypatch.setenv("MUJOCO_GL", users)
+        assert bool(environments.probe(DM_CONTROL, {})) is fails
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(simulator, monkeypatch):

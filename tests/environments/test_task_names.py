@@ -1,5 +1,6 @@
 """A task may be written in any upstream's spelling, and each upstream is handed its own."""
 
+import re
 import subprocess
 import sys
 
@@ -134,6 +135,45 @@ def test_every_source_says_all_that_is_asked_of_it():
             assert source.agent_steps(upstream) * use.action_repeat == source.episode
 
 
+NEW_SOURCE = """
+from tdmpc2_lean.environments.source import EnvironmentSource, Use
+
+SOURCE = EnvironmentSource(
+    name="toys", title="Toys", packages=("pytest",), physics="pytest", modules=("json.decoder",),
+    lists="[('cheetah', 'run'), ('ball_in_cup', 'catch'), ('toy', 'jump')]", install="pip install toys", episode=300,
+    uses={"tdmpc2": Use(3, ("json.decoder",)), "dreamerv3": Use(1, ("json.decoder", "no_such_part"))}, renderer=None,
+)
+"""
+
+
+def test_a_new_source_is_one_new_module(code, tmp_path, monkeypatch):
+    from tdmpc2_lean.environments import sources
+
+    monkeypatch.undo()  # the suite of this module's fixture: this source is asked itself
+    monkeypatch.setenv("TDMPC2_LEAN_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "toys.py").write_text(NEW_SOURCE)
+    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(folder)])
+    sources.all_sources.cache_clear()
+    try:
+        found = environments.find("tdmpc2", "dmc_ball_in_cup_catch", code, "toys")
+        assert (found.task, found.suite, found.action_repeat, found.agent_steps) == ("cup-catch", "toys", 3, 100)
+        assert environments.find("tdmpc2", "toy-jump", code, "toys").probe({}) is None
+        theirs = environments.find("dreamerv3", "toy-jump", None, "toys")
+        assert theirs.task == "dmc_toy_jump" and "no_such_part" in theirs.probe({}).message
+        assert environments.backend(found.source, True, {}).variables == {}
+        assert environments.drift({"pytest": "1"}, environments.versions_that_matter(found.source))
+        for absent in ("cheetah-run-back", "pick-ycb", "two"):  # of dm_control as the code knows it
+            with pytest.raises(UserError, match="no task"):
+                environments.find("tdmpc2", absent, code, "toys")
+        with pytest.raises(UserError, match="no task"):
+            environments.find("tdmpc2", "toy-jump", code)
+    finally:
+        sys.modules.pop("tdmpc2_lean.environments.sources.toys", None)
+        sources.all_sources.cache_clear()
+
+
 def test_importing_the_package_imports_no_simulator():
     code = (
         "import sys, tdmpc2_lean.environments as e; e.all_sources();"
@@ -141,6 +181,27 @@ def test_importing_the_package_imports_no_simulator():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("upstream", ["tdmpc2", "dreamerv3"])
+def test_the_action_repeat_is_the_official_codes_own(upstream, request):
+    said = environments.source_named("dm_control").uses[upstream].action_repeat
+    if upstream == "tdmpc2":
+        code = request.getfixturevalue("official").code_dir / "envs" / "dmcontrol.py"
+        assert f"for _ in range({said}):" in code.read_text()
+        assert environments.find(upstream, "cheetah-run", code.parents[1]).agent_steps == 500
+    else:
+        code = request.getfixturevalue("official_dreamerv3").root / "dreamerv3" / "configs.yaml"
+        assert re.search(rf"^    dmc: .*repeat: {said},", code.read_text(), re.MULTILINE)
+        assert environments.find(upstream, "cheetah-run", None).agent_steps == 1000
+
+
+def test_the_suites_of_dreamerv3_are_the_official_ones(official_dreamerv3):
+    from tdmpc2_lean.environments import dreamerv3_tasks
+
+    text = (official_dreamerv3.root / "dreamerv3" / "main.py").read_text()
+    theirs = set(re.findall(r"^      '(\w+)': (?:'embodied|lambda)", text, re.MULTILINE))
+    assert theirs == {"dmc", *dreamerv3_tasks.SUITES}
 
 
 def test_the_suites_of_the_official_code_are_as_described(official):

@@ -1,4 +1,9 @@
-"""The environment sources: each module of this folder defines one, as SOURCE."""
+"""The environment sources: each module of this folder defines one, as SOURCE.
+
+To add one, write such a module; nothing else has to change for its tasks to be found in any spelling, its packages to
+be probed, its versions to be compared and its frames to be drawn. That an upstream's code can make its environments
+is a patch's work. The module imports no simulator: what it needs of it stands in SOURCE as names and expressions.
+"""
 
 import functools
 import importlib

@@ -1,7 +1,7 @@
 """dm_control's suite, on MuJoCo: what both upstreams published their curves on.
 
-Action repeats are those of the official codes: written into TD-MPC2's envs/dmcontrol.py, and in the configuration
-`dmc_proprio` of DreamerV3, whose `env.dmc.repeat` may say otherwise. An episode is 1000 env steps in every task.
+Action repeats are those of the official codes at their pins: written into TD-MPC2's envs/dmcontrol.py, and the default
+of DreamerV3's `env.dmc.repeat`, which its published curves had at 2. An episode is 1000 env steps in every task.
 """
 
 from tdmpc2_lean.environments.source import EnvironmentSource, Renderer, Use
@@ -18,7 +18,7 @@ SOURCE = EnvironmentSource(
     uses={
         "tdmpc2": Use(action_repeat=2, modules=("dm_control.suite", "envs.dmcontrol")),
         "dreamerv3": Use(
-            action_repeat=2,
+            action_repeat=1,
             modules=(
                 "dm_control.suite",
                 "dm_control.manipulation",
