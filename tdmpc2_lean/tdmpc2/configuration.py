@@ -1,0 +1,80 @@
+"""The official configuration: config.yaml beside the code, composed by Hydra as the official scripts compose it."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.patched import Patched
+
+# Patches whose setting exists in the official config.yaml already, where it is overruled.
+PATCH_OF_OFFICIAL_SETTING = {"seed_steps": "seed-steps"}
+
+
+def official_settings(code_dir: Path) -> set[str]:
+    """The names in config.yaml."""
+    from omegaconf import OmegaConf
+
+    return set(OmegaConf.load(code_dir / "config.yaml")) - {"defaults"}
+
+
+def settings_of_absent_patches(patched: Patched) -> dict[str, str]:
+    """{setting: patch} for the settings that the patches left out would have added."""
+    from omegaconf import OmegaConf
+
+    from tdmpc2_lean import patching
+
+    applied = {name for name, _ in patched.patches}
+    absent = [
+        patch for patch in patching.read_series(patched.checkout.upstream).patches if patch.name not in applied
+    ]
+    found = {}
+    for patch in absent:
+        for edit in patch.edits:
+            if edit.file.endswith("config.yaml") and edit.snippet is not None:
+                found.update(dict.fromkeys(map(str, OmegaConf.create(edit.snippet.text)), patch.name))
+    names = {patch.name for patch in absent}
+    return found | {key: name for key, name in PATCH_OF_OFFICIAL_SETTING.items() if name in names}
+
+
+def composed(code_dir: Path, hydra: Sequence[str]) -> dict[str, Any]:
+    """The configuration that Hydra makes of the words; what is missing is '???'."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.singleton import Singleton
+    from omegaconf import OmegaConf
+
+    def compose_here() -> dict[str, Any]:
+        # Within a job of Hydra's another configuration is being used.
+        state = Singleton.get_state()
+        GlobalHydra.instance().clear()
+        try:
+            with initialize_config_dir(config_dir=str(code_dir), version_base=None):
+                return OmegaConf.to_container(compose("config", overrides=list(hydra)))
+        finally:
+            Singleton.set_state(state)
+
+    return hydra_says(compose_here)
+
+
+def hydra_says(call: Callable[[], Any]) -> Any:
+    """The result of a call of Hydra's, whose refusals become a UserError in its own words."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        return call()
+    except (HydraException, OmegaConfBaseException) as error:
+        told = " ".join(str(error).split())
+        if "submitit" in told:
+            raise UserError(f"Hydra: {told}", f"{sys.executable} -m pip install hydra-submitit-launcher") from None
+        if "sweep" in told.lower():
+            raise UserError(f"Hydra: {told}", "add --multirun to run all combinations in turn") from None
+        raise UserError(
+            f"Hydra: {told}", "quote what Hydra's grammar takes for its own, as in key=\"'text'\""
+        ) from None
+
+
+def is_missing(value: Any) -> bool:
+    return value in (None, "???", "none", "")
