@@ -19,5 +19,6 @@ def check(task: str, code_dir: Path) -> None:
 
 
 def is_dmcontrol(task: str, code_dir: Path) -> bool:
-    """Whether the task is simulated by dm_control: one of its suite, one that the code adds, a set of such."""
-    return environments.find("tdmpc2", task, code_dir).source is SOURCE
+    """Whether the task is one that dm_control simulates: of its suite, or one that the code adds to it. No set is."""
+    found = environments.find("tdmpc2", task, code_dir)
+    return found.source is SOURCE and found.name is not None
