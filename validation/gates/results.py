@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from tdmpc2_lean.tables import table
 from tdmpc2_lean.validation.gates.process import ChildFailed
 
-PASS, FAIL, NOT_JUDGED = "pass", "FAIL", "not judged"
+PASS, FAIL, UNPROVED, NOT_JUDGED = "pass", "FAIL", "UNPROVED", "not judged"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,9 +16,13 @@ class Result:
     """One row of the gates' table.
 
     gate: the gate's name, with what it was run on after a slash where there are several.
-    outcome: `pass`, `FAIL`, or `not judged` where the gate does not apply; the detail says why.
+    outcome: `pass`; `FAIL`; `UNPROVED` where nothing was seen that could have failed although the code under test says
+    that it is the official one there; `not judged` where the gate does not apply. The detail says why.
     detail: what was compared and how much of it, or the first divergence.
     figures: numbers behind the detail, such as counts and largest differences.
+    covers: changes (`accounting.Change.id`, such as `config.yaml:discount_max`, with paths from the code folder) whose
+    effect the gate would have seen although no changed statement is executed: defaults that it resolved and compared.
+    missing: what the gate is about and the checkout lacks: names of settings or functions.
     """
 
     gate: str
@@ -26,6 +30,8 @@ class Result:
     detail: str
     figures: dict = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
+    covers: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
 
     @property
     def ok(self) -> bool:
@@ -66,8 +72,11 @@ def failed_to_run(gate: str, failure: ChildFailed, started: float, why: str = ""
 
 def without_settings(gate: str, config: Collection[str], *settings: str) -> list[Result]:
     """A result that says which of the settings a gate is about the checkout does not have; none where it has all."""
-    missing = [f"`{name}`" for name in settings if name not in config]
-    return [Result(gate, NOT_JUDGED, f"the checkout has no setting {', '.join(missing)}")] if missing else []
+    missing = [name for name in settings if name not in config]
+    if not missing:
+        return []
+    told = ", ".join(f"`{name}`" for name in missing)
+    return [Result(gate, NOT_JUDGED, f"the checkout has no setting {told}", missing=frozenset(missing))]
 
 
 def results_table(results: Sequence[Result], width: int | None = None) -> str:
