@@ -112,7 +112,7 @@ def definitions(data: bytes, docstrings: bool = False) -> dict[str, Form]:
         at = len(found[name]) - 1
         prefix = "" if name == MODULE else name + "."
         own, items, bodies = [], [], _bodies(node)
-        for statement in _statements(node.body):
+        for statement in plain_statements(node.body):
             table = _table(statement) if name == MODULE else None
             if isinstance(statement, DEFINITIONS):
                 label = prefix + statement.name
@@ -146,7 +146,7 @@ def definitions(data: bytes, docstrings: bool = False) -> dict[str, Form]:
     }
 
 
-def _statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+def plain_statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """A body without what is compiled to nothing: strings and other constants that stand alone, `pass`."""
     return [
         one
@@ -164,12 +164,12 @@ def _inside(statement: ast.AST) -> Iterator[Definition]:
             yield from _inside(child)
 
 
-def own_statements(node: ast.Module | ast.ClassDef) -> list[ast.stmt]:
+def ownplain_statements(node: ast.Module | ast.ClassDef) -> list[ast.stmt]:
     """The statements of a module or class that are neither definitions nor, in a module, tables."""
     is_module = isinstance(node, ast.Module)
     return [
         _hollow(one)
-        for one in _statements(node.body)
+        for one in plain_statements(node.body)
         if not isinstance(one, DEFINITIONS) and not (is_module and _table(one))
     ]
 
@@ -221,7 +221,7 @@ def _at_once(statement: ast.stmt) -> list[ast.AST]:
         parts = [*statement.decorator_list, *arguments.defaults, *arguments.kw_defaults, *notes, statement.returns]
         return [part for part in parts if part is not None]
     if isinstance(statement, ast.ClassDef):
-        inner = [part for one in _statements(statement.body) for part in _at_once(one)]
+        inner = [part for one in plain_statements(statement.body) for part in _at_once(one)]
         return [*statement.decorator_list, *statement.bases, *statement.keywords, *inner]
     return [statement]
 
@@ -312,12 +312,12 @@ class _Numbered(ast.NodeTransformer):
         return [node if node is None else self.visit(node) for node in nodes]
 
     def visit_body(self, node) -> None:
-        node.body = self.visit_all(_statements(node.body)) or [ast.Pass()]
+        node.body = self.visit_all(plain_statements(node.body)) or [ast.Pass()]
 
     def generic_visit(self, node):
         for name in ("body", "orelse", "finalbody"):
             if isinstance(body := getattr(node, name, None), list):
-                kept = _statements(body)
+                kept = plain_statements(body)
                 setattr(node, name, kept or ([ast.Pass()] if body and name == "body" else []))
         if isinstance(node, ast.Constant):
             node.kind = None

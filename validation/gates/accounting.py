@@ -250,8 +250,9 @@ def differing(text: str, other: str) -> str:
 def importable(files: Mapping[str, bytes], entries: Iterable[str]) -> set[str]:
     """The Python files that scripts import, each other's imports followed, wherever in a file an import stands.
 
-    A text that names a module, such as 'embodied.envs.dmc:DMC', counts as an import, and so do Hydra's plugins. A file
-    that shadows an installed package is found where that is imported.
+    A text that names a module, such as 'embodied.envs.dmc:DMC', counts as an import, and so do Hydra's plugins and
+    what stands beside a file that imports by names it makes. A file that shadows an installed package is found where
+    that is imported.
     """
     entries = [entry for entry in entries if entry in files]
     roots = sorted({"", *(PurePosixPath(entry).parent.as_posix().replace(".", "") for entry in entries)})
@@ -263,6 +264,8 @@ def importable(files: Mapping[str, bytes], entries: Iterable[str]) -> set[str]:
             continue
         found.add(path)
         package = PurePosixPath(path).parent.parts
+        if b"import_module" in files[path]:  # of a name that is made while it runs: any beside it
+            todo += [one for one in files if one.endswith(".py") and PurePosixPath(one).parent.parts == package]
         for module in modules_named(files[path], package):
             for root in roots:
                 parts = (*PurePosixPath(root).parts, *module)

@@ -34,12 +34,17 @@ class ReadForCPU(ast.NodeTransformer):
         return node
 
 
+def read(module: ast.AST) -> ast.AST:
+    """A module's tree, read for the CPU."""
+    return ReadForCPU().visit(module)
+
+
 class CPULoader(importlib.machinery.SourceFileLoader):
     """Compiles a module's source, read for the CPU; never uses or writes a bytecode cache."""
 
     def get_code(self, fullname: str):
         path = self.get_filename(fullname)
-        module = ReadForCPU().visit(parse(self.get_data(path), path))
+        module = read(parse(self.get_data(path), path))
         return compile(ast.fix_missing_locations(module), path, "exec", dont_inherit=True)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import process
+from tdmpc2_lean.validation.gates import executed, process
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result, failed_to_run, without_settings
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 from tdmpc2_lean.validation.gates.traced_runs import TDMPC2, TracedRuns, Tracing
@@ -52,7 +52,7 @@ def default_identity(subject: GateSubject, runs: TracedRuns) -> Iterator[Result]
     """Fully patched (or the user's own) code against the reference."""
     started = time.time()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(runs.trace_of, subject.code_dir)  # meanwhile; if it fails, it is told below
+        pool.submit(executed.in_context(runs.trace_of), subject.code_dir)  # meanwhile; if it fails, it is told below
         try:
             length, why = runnable_prefix(subject, runs)
         except process.ChildFailed as failure:

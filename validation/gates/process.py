@@ -26,6 +26,7 @@ from pathlib import Path
 
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.validation.gates import executed
 
 # A process of a gate: one thread, no rendering, no bytecode beside official files.
 ENVIRONMENT = {
@@ -100,7 +101,11 @@ def call(function: str, code_dir: Path, shim: str | None = None, stack: Stack = 
     shim: a module whose `install(code_dir)` makes code run in the process that does not run here as it is written,
     such as `tdmpc2_lean.validation.gates.cpu_shim`. Raises ChildFailed with what the process printed.
     """
-    with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-gate-") as folder, core_for(stack) as core:
+    with (
+        tempfile.TemporaryDirectory(prefix="tdmpc2-lean-gate-") as folder,
+        core_for(stack) as core,
+        executed.request(code_dir) as watched,
+    ):
         request, answer = Path(folder) / "request.json", Path(folder) / "answer.json"
         request.write_text(
             json.dumps(
@@ -111,6 +116,7 @@ def call(function: str, code_dir: Path, shim: str | None = None, stack: Stack = 
                     "parent": os.getpid(),
                     "torch": stack.torch,
                     "core": core,
+                    "watched": watched,
                     "arguments": arguments,
                     "answer": str(answer),
                 }
@@ -244,8 +250,13 @@ def main(request_path: str) -> None:
         torch.set_num_threads(1)
     # `-m` puts the working folder first; only the code under test may be found by the upstream's names.
     sys.path[0] = str(code_dir)
+    reads = {}
     if request["shim"]:
-        importlib.import_module(request["shim"]).install(code_dir)
+        shim = importlib.import_module(request["shim"])
+        shim.install(code_dir)
+        reads = {"read": shim.read} if hasattr(shim, "read") else {}
+    if request["watched"]:
+        executed.install(code_dir, request["watched"], **reads)
     module, name = request["function"].split(":")
     result = getattr(importlib.import_module(module), name)(code_dir=code_dir, **request["arguments"])
     Path(request["answer"]).write_text(json.dumps(result), encoding="utf-8")

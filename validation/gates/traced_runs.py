@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import jax_shim, process, trace
+from tdmpc2_lean.validation.gates import executed, jax_shim, process, trace
 from tdmpc2_lean.validation.gates.subjects import read_config
 
 
@@ -56,6 +56,7 @@ class TracedRuns:
         self.folder = tempfile.TemporaryDirectory(prefix="tdmpc2-lean-traces-")
         self.traces: dict = {}
         self.answers: dict = {}
+        self.met: dict = {}  # marks of the subject (see `executed`) that were met, by trace
         self.numbers = itertools.count()
 
     def close(self) -> None:
@@ -68,17 +69,19 @@ class TracedRuns:
             path = Path(self.folder.name) / f"{next(self.numbers)}.jsonl"
             tracing, shim = self.tracing, self.tracing.shim_for(code_dir)
             budget = dataclasses.asdict(self.budget)
-            self.answers[path] = process.call(
-                tracing.function,
-                code_dir,
-                shim,
-                tracing.stack,
-                trace=str(path),
-                budget=budget,
-                dump_at=dump_at,
-                **arguments,
-            )
-            self.traces[key] = path
+            with executed.collected() as met:
+                self.answers[path] = process.call(
+                    tracing.function,
+                    code_dir,
+                    shim,
+                    tracing.stack,
+                    trace=str(path),
+                    budget=budget,
+                    dump_at=dump_at,
+                    **arguments,
+                )
+            self.traces[key], self.met[path] = path, frozenset(met)
+        executed.met_again(self.met[self.traces[key]])
         return self.traces[key]
 
     def answer_of(self, code_dir: Path, **arguments) -> dict:
@@ -103,4 +106,4 @@ class TracedRuns:
         """The traces of both sides, run at the same time: each is a process with one thread."""
         assert sides[0] != sides[1], "a gate that compares a thing with itself proves nothing"
         with ThreadPoolExecutor(len(sides)) as pool:
-            return list(pool.map(lambda side: self.trace_of(side[0], dump_at, **side[1]), sides))
+            return list(pool.map(executed.in_context(lambda side: self.trace_of(side[0], dump_at, **side[1])), sides))
