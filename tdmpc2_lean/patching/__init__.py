@@ -2,6 +2,7 @@
 
 series                    reads patches from their folders        (no checkout)
 source, anchors, render   bytes in, bytes out                     (no disk)
+checkout_files, state     its files, and what is recorded of it   (reads the checkout)
 verbs                     check, apply, revert, status: plans     (reads the checkout)
 disk                      carries a plan out, all or nothing      (the one place that writes to a checkout)
 plumbing, export          a series as mails for `git am`          (writes the folder it is given)

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.patching.disk import FileRecord, State, Store, Tree, sha256
+from tdmpc2_lean.patching.checkout_files import CheckoutFiles, sha256
+from tdmpc2_lean.patching.disk import Store
+from tdmpc2_lean.patching.state import FileRecord, State
 from tdmpc2_lean.upstreams import git
 
 
@@ -35,7 +37,7 @@ def original_files(store: Store, state: State) -> Mapping[str, bytes]:
     return _Originals(store, state)
 
 
-class _Originals(Tree):
+class _Originals(CheckoutFiles):
     def __init__(self, store: Store, state: State):
         super().__init__(store.root)
         self.store, self.state = store, state

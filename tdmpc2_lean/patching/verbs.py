@@ -13,10 +13,12 @@ import tdmpc2_lean
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
-from tdmpc2_lean.patching.disk import FileRecord, Plan, State, Store, Write, sha256
+from tdmpc2_lean.patching.checkout_files import sha256
+from tdmpc2_lean.patching.disk import DiskPlan, Store, Write
 from tdmpc2_lean.patching.record import condition, git_text, is_git, original_files, store_of
 from tdmpc2_lean.patching.render import RenderError, is_left_out, render, render_series
 from tdmpc2_lean.patching.series import Patch, Series, read_series
+from tdmpc2_lean.patching.state import FileRecord, State
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def revert(
     with store.opened() as recovered:
         state = store.state()
         if forget:
-            plan = Plan(f"revert {root} --forget", (), None)
+            plan = DiskPlan(f"revert {root} --forget", (), None)
         else:
             wanted: tuple[Patch, ...] = ()
             if names:
@@ -341,7 +343,7 @@ def _remaining(state: State, series: Series, names: Sequence[str], root: Path) -
 # ----------------------------------------------------------------------------------------------- the planning
 
 
-def _plan(store: Store, state: State, wanted: tuple[Patch, ...], series: Series | None, verb: str) -> Plan:
+def _plan(store: Store, state: State, wanted: tuple[Patch, ...], series: Series | None, verb: str) -> DiskPlan:
     """What to write so that exactly `wanted` is on the checkout. Reads, and changes nothing."""
     base = original_files(store, state)
     result = render_series(wanted, base, left_out(store.root, series.upstream)) if wanted else {}
@@ -375,7 +377,7 @@ def _plan(store: Store, state: State, wanted: tuple[Patch, ...], series: Series 
         if not state.applied:
             commit = git_text(store.root, "rev-parse", "HEAD") if is_git(store.root) else None
             new_state = replace(new_state, version=tdmpc2_lean.__version__, commit=commit)
-    return Plan(
+    return DiskPlan(
         what=f"{verb} {' '.join(patch.name for patch in wanted)}".strip(),
         writes=tuple(writes),
         state=new_state,
@@ -391,7 +393,7 @@ def _folders(names: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def _outcome(root: Path, state: State, plan: Plan, dry_run: bool, recovered: str | None) -> Outcome:
+def _outcome(root: Path, state: State, plan: DiskPlan, dry_run: bool, recovered: str | None) -> Outcome:
     after = plan.state.names if plan.state else ()
     return Outcome(
         root=root,
