@@ -64,20 +64,20 @@ class Patched:
 def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=None) -> Patched:
     """A copy of the checkout with the named patches and those they need; an intact earlier one is used again.
 
-    names: None for the whole series; an empty list for a copy without patches.
+    names: None, and the name `all`, for all default patches; an empty list for a copy without patches.
     series: a tdmpc2_lean.patching.Series; default: the one the package brings for the checkout's upstream.
 
-    Raises what patching raises when a patch does not fit. A checkout that has patches applied is copied as it
-    was before them. A release lacks files without which it does not run: ours stand there, and patches do not
-    edit them.
+    Raises what patching raises when a patch does not fit. What the checkout's own code has already is not applied.
+    A checkout that has patches applied is copied as it was before them. A release lacks files without which it does
+    not run: ours stand there, and patches do not edit them.
     """
     from tdmpc2_lean import patching
-    from tdmpc2_lean.patching.render import is_left_out
+    from tdmpc2_lean.patching.render import is_left_out, without_already_there
 
     series = series if series is not None else patching.read_series(checkout.upstream)
-    patches = tuple(series.patches if names is None else series.closure(names))
-    applied = tuple((patch.name, patch.sha256) for patch in patches)
     base = official_files(checkout)
+    patches = without_already_there(series.closure(names), base)
+    applied = tuple((patch.name, patch.sha256) for patch in patches)
     manifest = base.manifest()
     base_tree = tree.tree_of_manifest(manifest)
     release = UPSTREAMS[checkout.upstream].release if checkout.release else None

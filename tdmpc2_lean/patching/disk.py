@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.files import atomic_write, sync_folder, write_new
 from tdmpc2_lean.patching.checkout_files import AS_IT_WAS, disk_problem, sha256
 from tdmpc2_lean.patching.state import State, StoredState
@@ -198,7 +198,7 @@ class Store(StoredState):
         if (None if data is None else sha256(data)) not in (step["before"], step["after"]):
             place = self.root / step["path"]
             staged = self.folder / "stage" / f"{number}.{side}"
-            wanted = f"put {staged} there" if step[side] else "leave nothing there"
+            wanted = f"put {quoted(staged)} there" if step[side] else "leave nothing there"
             raise UserError(
                 f"{place} was changed while `{what}` was under way: it is neither as before nor as intended.",
                 f"move your version away, {wanted}, and repeat the command",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.patching.checkout_files import CheckoutFiles, sha256
 from tdmpc2_lean.patching.disk import Store
 from tdmpc2_lean.patching.state import FileRecord, State
@@ -21,7 +21,7 @@ def git_text(root: Path, *words: str) -> str:
         return git.text(*words, where=root)
     except git.GitFailed as error:
         raise UserError(
-            f"git does not work in {root}: {error}", f"see what `git -C {root} status` says"
+            f"git does not work in {root}: {error}", f"see what `git -C {quoted(root)} status` says"
         ) from None
 
 

@@ -5,6 +5,7 @@ with these two, so that they cannot disagree.
 """
 
 import re
+import shlex
 import warnings
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,16 +93,45 @@ def render(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str] = (
         raise LostAnchors(lost)
     for file, data in changed.items():
         if problem := parse_problem(file, data):
-            raise RenderError(
-                f"{patch.name}: {file} would not parse after its edits: {problem}.",
-                f"correct the patch in {patch.folder}; nothing was changed",
-            )
+            raise _does_not_parse(patch, file, problem, files.get(file))
     return {file: data for file, data in changed.items() if files.get(file) != data}
+
+
+def already_there(patch: Patch, files: Mapping[str, bytes]) -> bool:
+    """Whether the code has by itself what the patch does, as a commit has in which upstream did the same."""
+    place = patch.already
+    data = files.get(place.file) if place else None
+    if data is None:
+        return False
+    try:
+        root = SgRoot(Source.read(data).text, language(place.file)).root()
+        return bool(anchors.matches(anchors.scope(root, place.inside), place.find, language(place.file)))
+    except (NotFound, UnicodeDecodeError):
+        return False
+
+
+def without_already_there(patches: Iterable[Patch], files: Mapping[str, bytes]) -> tuple[Patch, ...]:
+    """The patches that there is something to do for. files: a checkout's, without any patch."""
+    return tuple(patch for patch in patches if not already_there(patch, files))
 
 
 def is_left_out(file: str, left_out: Sequence[str]) -> bool:
     """Whether a path is one of `left_out`, or in one of its folders."""
     return any(file == one or (one.endswith("/") and file.startswith(one)) for one in left_out)
+
+
+def _does_not_parse(patch: Patch, file: str, problem: str, before: bytes | None) -> RenderError:
+    """Whose fault it is that an edited file does not parse: the checkout's own, if it did not before either."""
+    own = parse_problem(file, before) if before is not None else None
+    if own:
+        return RenderError(
+            f"{file} of the checkout does not parse as it is, without {patch.name}: {own}.",
+            f"mend {file} in the checkout, at that line; nothing was changed",
+        )
+    return RenderError(
+        f"{patch.name}: {file} would not parse after its edits: {problem}.",
+        f"correct the patch in {shlex.quote(str(patch.folder))}; nothing was changed",
+    )
 
 
 def parse_problem(file: str, data: bytes) -> str | None:

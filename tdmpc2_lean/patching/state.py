@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.patching.checkout_files import CheckoutFiles, disk_problem, sha256
 from tdmpc2_lean.patching.series import path_problem
 
@@ -75,7 +75,7 @@ class StoredState:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(
                 f"{path}, the record of applied patches, is damaged.",
-                f"restore the checkout's files (`git checkout -- .`), then delete {self.folder}",
+                f"restore the checkout's files (`git checkout -- .`), then delete {quoted(self.folder)}",
             ) from None
         for name in (*state.files, *state.folders):
             if problem := path_problem(name):
@@ -98,6 +98,6 @@ class StoredState:
         if sha256(data) != record.original:
             raise UserError(
                 f"{path}, the recorded original of {name}, is missing or damaged.",
-                f"restore the file from git, then delete {self.folder}",
+                f"restore the file from git, then delete {quoted(self.folder)}",
             )
         return data

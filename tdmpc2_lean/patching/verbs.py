@@ -10,13 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import tdmpc2_lean
-from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
 from tdmpc2_lean.patching.checkout_files import sha256
 from tdmpc2_lean.patching.disk import DiskPlan, Store, Write
 from tdmpc2_lean.patching.record import condition, git_text, is_git, original_files, store_of
-from tdmpc2_lean.patching.render import RenderError, is_left_out, render, render_series
+from tdmpc2_lean.patching.render import (
+    RenderError,
+    already_there,
+    is_left_out,
+    render,
+    render_series,
+    without_already_there,
+)
 from tdmpc2_lean.patching.series import Patch, Series, read_series
 from tdmpc2_lean.patching.state import FileRecord, State
 
@@ -26,6 +33,7 @@ class Outcome:
     """What an apply or a revert did, or, for a dry run, would do.
 
     applied: all patches on the checkout afterwards; added, removed: by this call.
+    already: patches that were asked for, and are not put on because the checkout's own code has what they do.
     changes: path -> (bytes before, bytes after), None where there is no file.
     recovered: what was done about an interrupted earlier call, if there was one.
     """
@@ -37,11 +45,14 @@ class Outcome:
     changes: Mapping[str, tuple[bytes | None, bytes | None]]
     dry_run: bool = False
     recovered: str | None = None
+    already: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Fit:
     """Whether one patch applies. lost: its lost anchors; blocked_by: needed patches that do not apply.
+
+    already: the checkout's own code has what the patch does, so that there is nothing to do.
 
     passed_over: files of its edits that the checkout lacks because its upstream's release does.
     """
@@ -52,6 +63,7 @@ class Fit:
     blocked_by: tuple[str, ...] = ()
     problem: str | None = None
     passed_over: tuple[str, ...] = ()
+    already: bool = False
 
     @property
     def ok(self) -> bool:
@@ -60,7 +72,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Check:
-    """`check`'s answer, one Fit a patch in series order."""
+    """`check`'s answer, one Fit per patch in series order."""
 
     root: Path
     fits: tuple[Fit, ...]
@@ -75,7 +87,8 @@ class Check:
 class Status:
     """What is on a checkout.
 
-    applied: (name, sha256) as recorded; outdated: names whose installed patch is another now, or gone.
+    applied: (name, sha256) as recorded; available: names of the default patches that are not on it; optional: of
+    those that are used only where they are named; outdated: names whose installed patch is another now, or gone.
     files: patched file -> 'patched', 'changed since', 'missing' or 'as upstream'.
     local_changes: the user's own changes to files of the git checkout.
     """
@@ -84,6 +97,7 @@ class Status:
     upstream: str
     applied: tuple[tuple[str, str], ...]
     available: tuple[str, ...]
+    optional: tuple[str, ...]
     outdated: tuple[str, ...]
     files: Mapping[str, str]
     local_changes: tuple[str, ...]
@@ -148,6 +162,9 @@ def check(root: str | Path, series: Series | None = None, names: Sequence[str] |
     for patch in series.closure(names):
         on = patch.name in state.names
         passed = tuple(file for file in patch.files if is_left_out(file, lacking) and file not in base)
+        if already_there(patch, base):
+            fits[patch.name] = Fit(patch, on, already=True)
+            continue
         blocked = tuple(need for need in patch.needs if not fits[need].ok)
         if blocked:
             fits[patch.name] = Fit(patch, on, blocked_by=blocked)
@@ -169,8 +186,9 @@ def apply(
     dry_run: bool = False,
     allow_local_changes: bool = False,
 ) -> Outcome:
-    """Put the named patches (None: the whole series), and those they need, on a checkout. All or nothing.
+    """Put the named patches (None: all default ones), and those they need, on a checkout. All or nothing.
 
+    What the checkout's own code has already is not put on, and named in the outcome.
     Raises LostAnchors or RenderError if one does not fit, UserError where the checkout has local changes, a
     patched file was changed since, or the disk refuses. Nothing is changed then.
     """
@@ -180,15 +198,17 @@ def apply(
     asked = series.closure(names)
     with store.opened() as recovered:
         state = store.state()
-        _refuse_outdated(state, series, root, f"apply {root}")
-        wanted = series.closure([*state.names, *(patch.name for patch in asked)])
+        refuse_outdated(state, series, root, f"apply {quoted(root)}")
+        base = original_files(store, state)
+        wanted = without_already_there(series.closure([*state.names, *(patch.name for patch in asked)]), base)
+        already = tuple(patch.name for patch in asked if patch not in wanted)
         _refuse_changed_files(store, state)
         if not allow_local_changes:
             _refuse_local_changes(store, state)
         plan = _plan(store, state, wanted, series, "apply")
-        if not dry_run and (plan.writes or plan.state != state):
+        if not dry_run and (plan.writes or plan.state not in (None, state)):
             store.carry_out(plan)
-        return _outcome(root, state, plan, dry_run, recovered)
+        return replace(_outcome(root, state, plan, dry_run, recovered), already=already)
 
 
 def revert(
@@ -219,7 +239,7 @@ def revert(
             wanted: tuple[Patch, ...] = ()
             if names:
                 series = series or read_series(state.upstream)
-                _refuse_outdated(state, series, root, f"revert {root} {' '.join(names)}")
+                refuse_outdated(state, series, root, f"revert {quoted(root)} {' '.join(names)}")
                 wanted = _remaining(state, series, names, root)
             _refuse_changed_files(store, state)
             plan = _plan(store, state, wanted, series, "revert")
@@ -240,7 +260,8 @@ def status(root: str | Path, series: Series | None = None) -> Status:
         root=root,
         upstream=state.upstream,
         applied=state.applied,
-        available=tuple(name for name in series.names if name not in state.names),
+        available=tuple(patch.name for patch in series.patches if patch.name not in state.names),
+        optional=tuple(patch.name for patch in series.optional if patch.name not in state.names),
         outdated=tuple(name for name, sha in state.applied if now.get(name) != sha),
         files={name: condition(store, name, record) for name, record in state.files.items()},
         local_changes=local_changes(store, state),
@@ -266,12 +287,12 @@ def _refuse_changed_files(store: Store, state: State) -> None:
     wrong = {name: condition(store, name, record) for name, record in state.files.items()}
     wrong = {name: what for name, what in wrong.items() if what in ("changed since", "missing")}
     if wrong:
-        one = next(iter(wrong))
+        one, root = next(iter(wrong)), quoted(store.root)
         raise UserError(
             "Patched files were changed since, and would lose that:\n  "
             + "\n  ".join(f"{name} ({what})" for name, what in wrong.items()),
-            f"keep your change elsewhere (git -C {store.root} diff -- {one}), restore the file, and repeat; "
-            f"or, if the checkout moved to another commit, `tdmpc2-lean patch revert {store.root} --forget`",
+            f"keep your change elsewhere (git -C {root} diff -- {quoted(one)}), restore the file, and repeat; "
+            f"or, if the checkout moved to another commit, `tdmpc2-lean patch revert {root} --forget`",
         )
 
 
@@ -297,14 +318,14 @@ def _refuse_local_changes(store: Store, state: State) -> None:
         )
 
 
-def _refuse_outdated(state: State, series: Series, root: Path, command: str) -> None:
+def refuse_outdated(state: State, series: Series, root: Path, command: str) -> None:
     """A patch that is applied must be the one that is installed, else the rest cannot be computed."""
     now = {patch.name: patch.sha256 for patch in series}
     other = [name for name, sha in state.applied if now.get(name) != sha]
     if other:
         raise UserError(
             f"{', '.join(other)}: applied from another version of the series (tdmpc2_lean {state.version}).",
-            f"take all off first: `tdmpc2-lean patch revert {root}`, then `tdmpc2-lean patch {command}`",
+            f"take all off first: `tdmpc2-lean patch revert {quoted(root)}`, then `tdmpc2-lean patch {command}`",
         )
 
 
@@ -335,7 +356,7 @@ def _remaining(state: State, series: Series, names: Sequence[str], root: Path) -
         all_names = " ".join(name for name in state.names if name in going)
         raise UserError(
             "; ".join(f"{name} needs {', '.join(needs)}" for name, needs in stuck.items()) + ".",
-            f"revert them together: `tdmpc2-lean patch revert {root} {all_names}`",
+            f"revert them together: `tdmpc2-lean patch revert {quoted(root)} {all_names}`",
         )
     return tuple(kept)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tdmpc2_lean import places
-from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.upstreams import git, origin, release, repository, tree
 from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Upstream, upstream_named
 
@@ -196,7 +196,7 @@ def at_path(known: Upstream, folder: Path, source: str, allow_local_changes: boo
         if not git.has_commit(folder, known.pin):
             raise UserError(
                 f"the git directory {folder} lacks the pinned commit {known.pin[:7]} of {known.name}.",
-                f"tdmpc2-lean upstream add {folder} --upstream {known.name}, then name the commit you mean",
+                f"tdmpc2-lean upstream add {quoted(folder)} --upstream {known.name}, then name the commit you mean",
             )
         return exported(known, known.pin, folder, source)
     found = describe(folder, known.name)
@@ -306,7 +306,7 @@ def describe(root: Path | str, upstream: str | None = None) -> Checkout:
     if repository.is_bare(root):
         raise UserError(
             f"{root} is a git directory without files.",
-            f"tdmpc2-lean upstream add {root}, then name the commit you mean",
+            f"tdmpc2-lean upstream add {quoted(root)}, then name the commit you mean",
         )
     return described_by_tree(root, upstream)
 
@@ -515,7 +515,7 @@ def add(path: str | Path, upstream: str | None = None) -> dict:
         }
     except git.GitFailed as failure:
         raise UserError(
-            f"git cannot read {folder}: {repository.last_line(failure)}", f"git -C {folder} fsck"
+            f"git cannot read {folder}: {repository.last_line(failure)}", f"git -C {quoted(folder)} fsck"
         ) from None
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tdmpc2_lean import places
-from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.upstreams import git, origin, tree
 from tdmpc2_lean.upstreams.registry import UPSTREAMS, Upstream
 
@@ -234,7 +234,7 @@ def recognise(folder: Path, name: str | None) -> Upstream:
             return upstream
     raise UserError(
         f"{folder} holds none of the commits that tell one upstream from another.",
-        f"tdmpc2-lean upstream add {folder} --upstream NAME, where NAME is {' or '.join(UPSTREAMS)}",
+        f"tdmpc2-lean upstream add {quoted(folder)} --upstream NAME, where NAME is {' or '.join(UPSTREAMS)}",
     )
 
 
@@ -301,7 +301,7 @@ def copy_objects(path: Path, folder: Path, identities: list[str]) -> None:
         except git.GitFailed as failure:
             raise UserError(
                 f"git could not copy {path} into the cache: {last_line(failure)}",
-                f"git -C {path} fsck, or name another clone",
+                f"git -C {quoted(path)} fsck, or name another clone",
             ) from None
         finally:
             git.end(packing)
@@ -340,7 +340,7 @@ def address(upstream: Upstream) -> str:
 def ways_out(upstream: Upstream, what: str) -> str:
     """What a user can do who has no official code."""
     which = "" if upstream.name == "tdmpc2" else f"--upstream {upstream.name}"
-    fetching = " ".join(("tdmpc2-lean upstream fetch", *filter(None, (what, which))))
+    fetching = " ".join(("tdmpc2-lean upstream fetch", *filter(None, (what and quoted(what), which))))
     return (
         "one of these:\n"
         f"    tdmpc2-lean upstream add PATH    with a clone of {upstream.url} you have; no network\n"
