@@ -1,8 +1,7 @@
 """What edits make of files: anchors, snippets, styles. Pure, on small sources."""
 
-import textwrap
-
 import shlex
+import textwrap
 
 import pytest
 
