@@ -17,8 +17,9 @@ from pathlib import Path
 
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, git, origin, repository, tree
-from tdmpc2_lean.upstreams import checkout as checkouts
+from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, git, identity, origin, tree
+from tdmpc2_lean.upstreams.cache import built_beside, locked
+from tdmpc2_lean.upstreams.export import export
 from tdmpc2_lean.upstreams.registry import Release
 
 # What a line of a supplied YAML file ends in that is there only with that patch.
@@ -96,7 +97,7 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
     root = places.cache_dir() / "patched" / name
     tree_found = intact_tree(root)
     if tree_found is None:
-        with repository.locked(name):
+        with locked(name):
             tree_found = intact_tree(root)
             if tree_found is None:
                 if root.exists():
@@ -104,7 +105,7 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
                 if skipped:
                     print(f"note: {skipped_words(checkout, skipped)}", file=sys.stderr)
                 changed = patching.render_series(patches, base, left_out) | ours
-                with repository.built_beside(root) as building:
+                with built_beside(root) as building:
                     write(building, base, manifest, changed)
                     written = tree.manifest_of(building)
                     tree_found = tree.tree_of_manifest(written)
@@ -176,7 +177,7 @@ class Files(Mapping[str, bytes]):
     def manifest(self) -> tree.Manifest:
         """What git would record of the files."""
         found = {path: tree.entry_of(self.root / path) for path in self}
-        return checkouts.without_patches(found, self.originals)
+        return identity.without_patches(found, self.originals)
 
 
 def official_files(checkout: Checkout) -> Files:
@@ -187,12 +188,12 @@ def official_files(checkout: Checkout) -> Files:
         raise UserError(f"{root} is a patched copy already.", "name the checkout it was made from")
     is_working_tree = (root / ".git").exists()
     if is_working_tree and not checkout.local_changes:
-        root = repository.export(UPSTREAMS[checkout.upstream], checkout.commit, root)
+        root = export(UPSTREAMS[checkout.upstream], checkout.commit, root)
         return Files(root, tree.manifest_of(root))
-    _, originals = checkouts.recorded_patches(root)
+    _, originals = identity.recorded_patches(root)
     if is_working_tree:
         listed = git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", where=root)
-        paths = checkouts.paths_of(listed) | set(checkout.local_changes)
+        paths = identity.paths_of(listed) | set(checkout.local_changes)
         return Files(root, [path for path in paths if tree.entry_of(root / path)], originals)
     return Files(root, tree.manifest_of(root), originals)
 

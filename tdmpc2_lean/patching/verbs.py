@@ -108,7 +108,7 @@ class Status:
 
 def find_root(root: str | Path) -> Path:
     """The checkout's real folder; of a checkout's code folder, the checkout. UserError if there is none."""
-    from tdmpc2_lean.upstreams.checkout import is_code_dir
+    from tdmpc2_lean.upstreams.identity import is_code_dir
 
     path = Path(root).expanduser()
     if not path.is_dir():
@@ -121,7 +121,7 @@ def find_root(root: str | Path) -> Path:
 
 def series_of(root: str | Path) -> Series:
     """The package's series for the upstream whose checkout the folder is."""
-    from tdmpc2_lean.upstreams.checkout import upstream_of
+    from tdmpc2_lean.upstreams import upstream_of
 
     root = find_root(root)
     state = store_of(root).state()

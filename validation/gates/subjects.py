@@ -11,8 +11,7 @@ from pathlib import Path
 from tdmpc2_lean import patched, places, upstreams
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching import Patch, Series, read_series, render
-from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS
-from tdmpc2_lean.upstreams.checkout import upstream_of
+from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS, upstream_of
 
 
 @dataclass(frozen=True)
