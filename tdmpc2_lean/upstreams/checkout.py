@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tdmpc2_lean.upstreams import repository
+from tdmpc2_lean.upstreams.known_issues import issues_of
 from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS
 
 
@@ -18,6 +19,8 @@ class Checkout:
     local_changes: paths of files that differ from the commit and are no recorded patch of ours.
     patches: (name, sha256) of each patch that is applied in the folder, in order.
     release: the version of the upstream's release on package indexes, where the files are that release's.
+    nearest: the files are no commit's: `commit` is the official one to which they come nearest, and local_changes is
+        what differs from it.
     """
 
     upstream: str
@@ -28,6 +31,7 @@ class Checkout:
     local_changes: tuple[str, ...] = ()
     patches: tuple[tuple[str, str], ...] = ()
     release: str | None = None
+    nearest: bool = False
 
     @property
     def code_dir(self) -> Path:
@@ -52,6 +56,11 @@ class Checkout:
         known = UPSTREAMS[self.upstream]
         return self.tree == known.release.tree if self.release else repository.is_official(known, self.commit)
 
+    @property
+    def known_issues(self) -> list[str]:
+        """What upstream has mended since in the code of this commit, but for what the applied patches mend."""
+        return issues_of(self.upstream, self.commit, self.root, [name for name, _ in self.patches])
+
     def provenance(self) -> dict:
         """What a run's folder records about the code it used; holds nothing but JSON's own types."""
         released = {}
@@ -65,4 +74,5 @@ class Checkout:
             "local_changes": list(self.local_changes),
             "verified": self.verified,
             "patches": [{"name": name, "sha256": sha256} for name, sha256 in self.patches],
-        } | released
+            "known_issues": self.known_issues,
+        } | released | ({"nearest": True} if self.nearest else {})

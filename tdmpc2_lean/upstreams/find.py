@@ -148,11 +148,23 @@ def refusal(found: Checkout) -> UserError:
     shown = [f"    {path}" for path in found.local_changes[:20]]
     if len(found.local_changes) > len(shown):
         shown.append(f"    and {len(found.local_changes) - len(shown)} more")
-    what = f"differs from its commit {found.commit[:7]}" if found.commit else "is not an official tree"
-    return UserError(
-        f"{found.root} {what} in {len(found.local_changes)} file(s):\n" + "\n".join(shown),
-        "commit or undo the changes, or allow them with --allow-local-changes (the results will say so)",
-    )
+    count = f"{len(found.local_changes)} file(s)"
+    step = "commit or undo the changes, or allow them with --allow-local-changes (the results will say so)"
+    if found.nearest:
+        what = f"is not an official commit's tree. The nearest is {found.commit[:7]}, from which it differs in {count}"
+        step = (
+            f"name an unchanged archive or a clone; or allow it with --allow-local-changes: it is then compared with "
+            f"{found.commit[:7]}, and the results will say so"
+        )
+    elif found.commit:
+        what = f"differs from its commit {found.commit[:7]} in {count}"
+    else:
+        what = f"is not an official tree as far as the history in the cache tells; nothing vouches for its {count}"
+        step = (
+            f"`tdmpc2-lean upstream fetch --upstream {found.upstream}`, or `upstream add` with a clone, brings the "
+            "history by which an archive is known; or allow it with --allow-local-changes (the results will say so)"
+        )
+    return UserError(f"{found.root} {what}:\n" + "\n".join(shown), step)
 
 
 def at_ref(known: Upstream, ref: str, source: str, may_clone: bool) -> Checkout:

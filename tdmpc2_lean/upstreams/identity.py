@@ -1,6 +1,7 @@
 """Says what a folder is: which upstream's files, of which commit, and what differs from it."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Upstream, upstr
 
 # What Python or Hydra could load from the code folder although git does not know it.
 LOADABLE = (".py", ".so", ".pyd", ".yaml")
+
+# More files than any commit of an upstream has: a folder with more is no commit's tree, and is not hashed as a whole.
+MOST_FILES = 2000
+# How many folders of a folder are looked into for a checkout to hint at.
+MOST_FOLDERS = 200
 
 
 def describe(root: Path | str, upstream: str | None = None) -> Checkout:
@@ -27,7 +33,7 @@ def describe(root: Path | str, upstream: str | None = None) -> Checkout:
     root = root.resolve()
     if not (root / ".git").exists() and is_code_dir(root):
         root = root.parent
-    note = origin.read(root)
+    note = origin.read_strictly(root)
     if note is not None:
         return described_by_note(root, note)
     if (root / ".git").exists():
@@ -84,7 +90,10 @@ def released(known: Upstream, root: Path) -> Checkout:
 def described_by_note(root: Path, note: origin.Origin) -> Checkout:
     """A folder of our cache, or a copy of one."""
     applied, originals = recorded_patches(root)
-    changed = tree.differences(note.files, without_patches(tree.manifest_of(root), originals))
+    paths = tree.paths_below(root)
+    extra = paths & loadable(paths, UPSTREAMS.get(note.upstream, UPSTREAMS["tdmpc2"]))
+    now = without_patches(tree.manifest_of_paths(root, extra | note.files.keys()), originals)
+    changed = tree.differences(note.files, now)
     patches = (*note.patches, *applied)
     local_changes = (*note.local_changes, *changed)
     return Checkout(note.upstream, root, note.commit, note.tree, "argument", local_changes, patches, note.release)
@@ -113,26 +122,82 @@ def described_by_git(root: Path, name: str | None) -> Checkout:
 
 
 def described_by_tree(root: Path, name: str | None) -> Checkout:
-    """A folder without git, such as an unpacked archive or a copy of the miniature: its tree id tells."""
-    applied, originals = recorded_patches(root)
-    manifest = without_patches(tree.manifest_of(root), originals)
-    identity = tree.tree_of_manifest(manifest)
-    if places.miniature_dir().is_dir() and identity == tree.tree_id(places.miniature_dir()):
-        source = "package" if root == places.miniature_dir().resolve() else "argument"
-        return Checkout(MINIATURE, root, None, identity, source, patches=applied)
+    """A folder without git, such as an unpacked archive or a copy of the miniature: its tree id tells.
+
+    Nothing is read in a folder that has not the layout of an upstream, or more files than any upstream.
+    """
     upstream = upstream_by_layout(root)
     if upstream is None:
-        raise UserError(
-            f"{root} is no checkout of {' or '.join(UPSTREAMS)}"
-            + (f": it has no {upstream_named(name).code or name} folder as {name} has." if name else "."),
-            "name a clone or an unpacked archive of an upstream; `tdmpc2-lean upstream list` shows them",
-        )
-    if upstream.release is not None and identity == upstream.release.tree:
-        return replace(released(upstream, root), source="argument", patches=applied)
-    commit = repository.commit_with_tree(upstream, identity)
+        raise no_checkout(root, name)
+    applied, originals = recorded_patches(root)
+    paths = tree.paths_below(root)
+    identity = None
+    if len(paths) <= MOST_FILES:
+        identity = tree.tree_of_manifest(without_patches(tree.manifest_of_paths(root, paths), originals))
+        if places.miniature_dir().is_dir() and identity == tree.tree_id(places.miniature_dir()):
+            source = "package" if root == places.miniature_dir().resolve() else "argument"
+            return Checkout(MINIATURE, root, None, identity, source, patches=applied)
+        if upstream.release is not None and identity == upstream.release.tree:
+            return replace(released(upstream, root), source="argument", patches=applied)
+        commit = repository.commit_with_tree(upstream, identity)
+        if commit:
+            return Checkout(upstream.name, root, commit, identity, "argument", patches=applied)
+    near = nearest_commit(upstream, root, paths, originals)
+    if near is not None:
+        commit, identity, changed = near
+        return Checkout(upstream.name, root, commit, identity, "argument", changed, applied, nearest=bool(changed))
+    created = {path for path, content in originals.items() if content is None}
+    unproved = tuple(sorted(path for path in loadable(paths, upstream) if path not in created))
+    return Checkout(upstream.name, root, None, identity, "argument", unproved, applied)
+
+
+def no_checkout(root: Path, name: str | None) -> UserError:
+    """What was looked for in a folder that is no checkout, and where there is one in it."""
+    looked = [upstream_named(name)] if name in UPSTREAMS else list(UPSTREAMS.values())
+    lines = [
+        f"    {one.name}: " + ", ".join(f"{one.code}/{module}" if one.code else module for module in one.modules)
+        for one in looked
+    ]
+    with os.scandir(root) as entries:
+        folders = sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    inside = [folder for folder in map(Path, folders[:MOST_FOLDERS]) if upstream_by_layout(folder)]
+    return UserError(
+        f"{root} is no checkout of {' or '.join(one.name for one in looked)}. Looked in it for these folders or "
+        "modules, which are not all there:\n" + "\n".join(lines),
+        f"name the checkout that is in it: {quoted(inside[0])}"
+        if inside
+        else "name a clone or an unpacked archive of an upstream; `tdmpc2-lean upstream list` shows them",
+    )
+
+
+def nearest_commit(
+    upstream: Upstream, root: Path, paths: set[str], originals: dict[str, bytes | None]
+) -> tuple[str, str, tuple[str, ...]] | None:
+    """(official commit, its tree, what differs from it) for the commit of the history in the cache that differs least.
+
+    None if the cache has no history, or if not half of the commit's code files are there as they are in it.
+    As in a clone, of files that the commit does not have those count that the official code could load.
+    """
+    folder = repository.repository(upstream)
+    history = repository.official_history(folder, upstream) if folder else {}
+    manifests = {commit: repository.manifest_of_commit(folder, commit) for commit in history.values()}
+    wanted = set().union(*manifests.values()) | loadable(paths, upstream)
+    ours = without_patches(tree.manifest_of_paths(root, wanted & paths), originals)
+    extra = {path for path in loadable(paths, upstream) if path in ours}
+    best = None
+    for tree_hash, commit in history.items():
+        committed = manifests[commit]
+        changed = {path for path, entry in committed.items() if ours.get(path) != entry} | (extra - committed.keys())
+        code = loadable(committed, upstream)
+        if 2 * len(code - changed) >= len(code) and (best is None or len(changed) < len(best[2])):
+            best = (commit, tree_hash, tuple(sorted(changed)))
+    return best
+
+
+def loadable(paths: Iterable[str], upstream: Upstream) -> set[str]:
+    """Those of the paths that the official code could load: code and configuration in its folder."""
     prefix = f"{upstream.code}/" if upstream.code else ""
-    unproved = () if commit else tuple(sorted(path for path in manifest if path.startswith(prefix)))
-    return Checkout(upstream.name, root, commit, identity, "argument", unproved, applied)
+    return {path for path in paths if path.startswith(prefix) and path.endswith(LOADABLE)}
 
 
 def recorded_patches(root: Path) -> tuple[tuple[tuple[str, str], ...], dict[str, bytes | None]]:

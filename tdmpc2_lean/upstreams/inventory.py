@@ -88,6 +88,8 @@ def verify(where: str | Path | None = None, upstream: str | None = None) -> dict
     reason = ""
     if found.local_changes:
         reason = "local changes" if found.commit else "not the tree of a known commit"
+        if found.nearest:
+            reason = f"not an official commit's tree; the nearest is {found.commit[:7]}"
     elif found.upstream == MINIATURE:
         reason = "the miniature is not official code"
     elif not found.verified:
@@ -118,6 +120,9 @@ def listing() -> list[dict]:
             "commit": None,
             "label": None,
             "problem": "",
+            "issues": [
+                {"text": issue.text, "patch": issue.patch, "commits": list(issue.commits)} for issue in known.issues
+            ],
             "release": None,
         }
         if known.release:

@@ -113,6 +113,16 @@ def commit_with_tree(upstream: Upstream, tree_hash: str) -> str | None:
     return next((commit for commit in commits if is_official(upstream, commit)), None)
 
 
+def official_history(folder: Path, upstream: Upstream) -> dict[str, str]:
+    """{tree: an official commit with it} of all that a repository holds; tried commits first, then newest first."""
+    tried = known_commits(folder, upstream)
+    rows = git.text("log", "--format=%T %H", "--branches", "--tags", *tried, "--", where=folder).splitlines()
+    found = {upstream.trees[commit]: commit for commit in tried}
+    for tree_hash, commit in (row.split() for row in rows):
+        found.setdefault(tree_hash, commit)
+    return found
+
+
 def resolve(folder: Path, ref: str) -> str | None:
     """The commit that a hash, tag or branch means in a cached repository; official refs before added ones."""
     if SOME_HASH.fullmatch(ref):

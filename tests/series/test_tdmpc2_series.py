@@ -8,6 +8,7 @@ import pytest
 from tdmpc2_lean import patched, patching
 from tdmpc2_lean.upstreams import UPSTREAMS, tree_id
 from tdmpc2_lean.validation import child
+from tdmpc2_lean.validation.gates.subjects import find_subject
 
 
 @pytest.fixture
@@ -118,6 +119,7 @@ def test_q_init_is_used_only_by_name_and_is_there_already_on_the_pin(official, c
     series = patching.read_series("tdmpc2")
     assert [patch.name for patch in series.optional] == ["q-init"]
     assert "q-init" not in [patch.name for patch in (*series.closure(), *series.closure(["all"]), *series.patches)]
+    assert "q-init" not in [patch.name for patch in find_subject(str(official.root)).series.patches]
     made = patched.materialise(official, ["all", "q-init"])
     assert made == patched.materialise(official)
     folder = clone(official)

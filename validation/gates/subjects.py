@@ -78,10 +78,25 @@ def find_subject(where: str | None = None, allow_local_changes: bool = False, up
         raise UserError(f"The miniature stands for TD-MPC2, not for {upstream}.", "name a checkout, or nothing")
     series = read_series(checkout.upstream)
     if checkout.patches or checkout.local_changes:
-        reference = upstreams.find_checkout(upstream, "release" if checkout.release else checkout.commit)
+        reference = upstreams.find_checkout(upstream, reference_of(checkout))
         return Subject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None)
     whole = patched.materialise(checkout, None, series)
     return Subject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
+
+
+def reference_of(checkout: upstreams.Checkout) -> str:
+    """What names the unpatched code of a checkout; UserError where nothing says which that is."""
+    if checkout.release:
+        return "release"
+    if checkout.upstream == MINIATURE:
+        return MINIATURE
+    if checkout.commit is None:
+        raise UserError(
+            f"{checkout.root} is no official commit's tree and comes near to none in the cache: there is nothing to "
+            "compare it with.",
+            f"`tdmpc2-lean upstream fetch --upstream {checkout.upstream}` brings the history by which it may be known",
+        )
+    return checkout.commit
 
 
 def controls_of(gate: str, upstream: str = "tdmpc2") -> tuple[Patch, ...]:
