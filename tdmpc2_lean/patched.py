@@ -119,7 +119,7 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
                     write(building, base, manifest, changed)
                     written = tree.manifest_of(building)
                     tree_found = tree.tree_of_manifest(written)
-                    note = origin.Origin(
+                    note = origin.OriginNote(
                         checkout.upstream,
                         checkout.commit,
                         checkout.tree,

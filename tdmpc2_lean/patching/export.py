@@ -18,9 +18,10 @@ from pathlib import Path
 from tdmpc2_lean.errors import CheckFailed, UserError, quoted
 from tdmpc2_lean.patching.plumbing import CommitFiles, Plumbing, beside
 from tdmpc2_lean.patching.record import is_git, store_of
+from tdmpc2_lean.patching.refusals import refuse_outdated
 from tdmpc2_lean.patching.render import render, without_already_there
 from tdmpc2_lean.patching.series import Patch, Series
-from tdmpc2_lean.patching.verbs import find_root, finish_pending, refuse_outdated, series_of
+from tdmpc2_lean.patching.verbs import find_root, finish_pending, series_of
 from tdmpc2_lean.upstreams import git
 
 # Whatever the user has set up for their own mails, these are for `git am`.
@@ -190,7 +191,7 @@ def _try_am(
     folder.mkdir()
     for name, mail in mails.items():
         (folder / name).write_bytes(mail)
-    stranger = {
+    settings_of_nobody = {
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_LFS_SKIP_SMUDGE": "1",
@@ -198,10 +199,10 @@ def _try_am(
     }
 
     def run(*words: str) -> str:
-        return git.run(*words, where=clone, extra_environment=stranger).decode("utf-8", "surrogateescape")
+        return git.run(*words, where=clone, extra_environment=settings_of_nobody).decode("utf-8", "surrogateescape")
 
     try:
-        git.run("init", "--quiet", "--template=", str(clone), extra_environment=stranger)
+        git.run("init", "--quiet", "--template=", str(clone), extra_environment=settings_of_nobody)
         (clone / ".git" / "objects" / "info").mkdir(exist_ok=True)
         (clone / ".git" / "objects" / "info" / "alternates").write_text(f"{plumbing.objects.resolve()}\n")
         run("reset", "--quiet", "--hard", base)

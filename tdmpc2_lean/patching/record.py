@@ -73,3 +73,16 @@ def recorded(
     originals = {name: store.original(name, record) for name, record in state.files.items()}
     intact = {name: condition(store, name, record) == "patched" for name, record in state.files.items()}
     return state.applied, originals, intact
+
+
+def left_out(root: Path, upstream: str) -> tuple[str, ...]:
+    """What the checkout lacks by being an unpacked release of its upstream's; () for any other checkout.
+
+    It is one if it has nothing of what the release leaves out.
+    """
+    from tdmpc2_lean.upstreams import UPSTREAMS
+
+    release = UPSTREAMS[upstream].release if upstream in UPSTREAMS else None
+    if release is None or is_git(root) or any((root / path).exists() for path in release.left_out):
+        return ()
+    return release.left_out

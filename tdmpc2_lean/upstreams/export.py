@@ -45,7 +45,7 @@ def export(upstream: Upstream, commit: str, from_repository: Path | None) -> Pat
                         "the cache's file system may ignore case or modes and so hold no checkout; mend it, "
                         "or set TDMPC2_LEAN_CACHE to another folder",
                     )
-                origin.write(building, origin.Origin(upstream.name, commit, expected, manifest))
+                origin.write(building, origin.OriginNote(upstream.name, commit, expected, manifest))
         except git.GitFailed as failure:
             raise UserError(
                 f"the files of {commit} cannot be read from {from_repository}: {last_line(failure)}",

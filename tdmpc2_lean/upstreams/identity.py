@@ -87,7 +87,7 @@ def released(known: Upstream, root: Path) -> Checkout:
     return Checkout(known.name, root, it.commit, it.tree, "release", release=it.version)
 
 
-def described_by_note(root: Path, note: origin.Origin) -> Checkout:
+def described_by_note(root: Path, note: origin.OriginNote) -> Checkout:
     """A folder of our cache, or a copy of one."""
     applied, originals = recorded_patches(root)
     paths = tree.paths_below(root)

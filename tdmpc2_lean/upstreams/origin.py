@@ -15,7 +15,7 @@ HASH = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
-class Origin:
+class OriginNote:
     """Where a folder's files come from.
 
     upstream, commit, tree: as in Checkout; commit is None for the miniature.
@@ -41,14 +41,14 @@ def path_in(root: Path) -> Path:
     return root / FOLDER / "origin.json"
 
 
-def write(root: Path, origin: Origin) -> None:
+def write(root: Path, origin: OriginNote) -> None:
     """Write the note into a folder that is being built."""
     path = path_in(root)
     path.parent.mkdir(exist_ok=True)
     atomic_write(path, json.dumps(vars(origin), indent=1))
 
 
-def read(root: Path) -> Origin | None:
+def read(root: Path) -> OriginNote | None:
     """The folder's note; None if there is none, or none that can be trusted to say what it should."""
     try:
         return read_strictly(root)
@@ -56,12 +56,12 @@ def read(root: Path) -> Origin | None:
         return None
 
 
-def read_strictly(root: Path) -> Origin | None:
+def read_strictly(root: Path) -> OriginNote | None:
     """The folder's note; None if there is none. UserError if it is damaged: what it says must hold together."""
     path = path_in(root)
     try:
         fields = json.loads(path.read_bytes())
-        note = Origin(
+        note = OriginNote(
             upstream=fields["upstream"],
             commit=fields["commit"],
             tree=fields["tree"],
@@ -91,7 +91,7 @@ def damaged(root: Path, problem: str) -> UserError:
     )
 
 
-def contradiction(note: Origin) -> str | None:
+def contradiction(note: OriginNote) -> str | None:
     """What in a note cannot be, by its form and by the hashes that this project knows; None if all can."""
     if note.upstream not in (*UPSTREAMS, MINIATURE):
         return f"there is no upstream {note.upstream!r}"

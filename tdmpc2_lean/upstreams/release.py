@@ -68,7 +68,7 @@ def fetch(known: Upstream, sdist: Path | None = None, seconds: float | None = No
                     "the cache's file system may ignore case or modes and so hold no checkout; mend it, or set "
                     "TDMPC2_LEAN_CACHE to another folder",
                 )
-            note = origin.Origin(known.name, release.commit, found, manifest, release=release.version)
+            note = origin.OriginNote(known.name, release.commit, found, manifest, release=release.version)
             origin.write(building, note)
     return folder
 
