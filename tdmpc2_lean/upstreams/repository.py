@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError, quoted
+from tdmpc2_lean.files import atomic_write
 from tdmpc2_lean.upstreams import git, tree
 from tdmpc2_lean.upstreams.cache import built_beside, locked
 from tdmpc2_lean.upstreams.registry import UPSTREAMS, Upstream
@@ -257,7 +258,7 @@ def keep_shallow(path: Path, folder: Path) -> None:
         ]
         if not all(parent in known for parent in parents):
             cut.append(commit)
-    ours.write_text("".join(f"{commit}\n" for commit in cut))
+    atomic_write(ours, "".join(f"{commit}\n" for commit in cut))
 
 
 def namespace_of(source: str) -> str:
