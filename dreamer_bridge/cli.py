@@ -27,7 +27,7 @@ def dreamer_bridge():
     Needs the extra [dreamer]: jax and what the official agent imports.
 
     Exit codes: 0 done and every check passed; 1 a check said no; 2 bad input or a missing thing, with the
-    next step named; 130 interrupted.
+    next step named; 3 no gate failed, but something is unproved (gate run); 130 interrupted.
     """
 
 

@@ -62,7 +62,7 @@ def tdmpc2_lean_command():
     """Patch the official TD-MPC2, prove that the patches are harmless, and train with them.
 
     Exit codes: 0 done and every check passed; 1 a check said no; 2 bad input or a missing thing, with the
-    next step named; 130 interrupted.
+    next step named; 3 no gate failed, but something is unproved (gate run); 130 interrupted.
     """
 
 

@@ -1,7 +1,8 @@
 """What a user is told when something they can mend went wrong; printed by `cli.main`.
 
 Exit codes of every command: 0 done, and every check passed; 1 a check said no (a gate failed, a patch
-does not apply, a verification failed); 2 bad input or surroundings (this module's errors); 130 interrupted.
+does not apply, a verification failed); 2 bad input or surroundings (this module's errors); 3 no gate failed, but
+something is unproved; 130 interrupted.
 """
 
 import shlex

@@ -15,7 +15,8 @@ def gate():
 
     Each gate runs two versions of the code on this machine's CPU, the subject and its reference, and compares them,
     with zero tolerance unless it says otherwise. A gate that fails names the first divergence: step, quantity, largest
-    difference, both values.
+    difference, both values. Official is what git's hashes say, whoever names the folder; every difference of anything
+    else is accounted for, and what no gate could judge is UNPROVED.
     """
 
 
@@ -65,22 +66,40 @@ def list_gates(upstream):
     "below which it would not see all that it promises to compare (`gate list`).",
 )
 @click.option("--task", help="Task of the training gates, such as walker-walk, or dmc_walker_walk of DreamerV3.")
+@click.option("--against", metavar="COMMIT", help="The official commit to compare with; default: see below.")
+@click.option("--account-only", is_flag=True, help="Only say what differs from the reference; run no gate.")
+@click.option("--anew", is_flag=True, help="Run everything again, whatever is on record from earlier runs here.")
 @click.option("--controls", is_flag=True, help="Run the gates on mutants, each of which must be rejected.")
 @click.option("--allow-local-changes", is_flag=True, help="Judge a checkout that differs from its commit.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the report to this file.")
-def run(names, upstream, checkout, steps, task, controls, allow_local_changes, json_file):
+def run(names, upstream, checkout, steps, task, against, account_only, anew, controls, allow_local_changes, json_file):
     """Run gates; all of them unless NAMEs are given.
 
     \b
     tdmpc2-lean gate run                                  on the pinned official code
-    tdmpc2-lean gate run default-identity --checkout ~/my-fork --allow-local-changes
+    tdmpc2-lean gate run --checkout ~/my-fork --allow-local-changes
+    tdmpc2-lean gate run --checkout ~/my-fork --account-only
     tdmpc2-lean gate run --controls                       can the gates fail? mutants must be rejected
     tdmpc2-lean gate run --upstream dreamerv3 seed
 
-    Exit code 0 if every gate passes (with --controls: if every mutant is rejected), 1 if one does not.
+    Before anything runs it says of every function, class and setting of the checkout whether it has the syntax tree,
+    or value, of the official code with our patches. What has not is a change. Official code with all its patches, and
+    a fork without a change, are answered from the record of an earlier run here where there is one.
+
+    \b
+    pass        equal, bit for bit, on everything that was tried; a change: its statements were executed there
+    FAIL        different; the first divergence is named
+    UNPROVED    a change that no gate executed, or a gate that the official code has and the checkout made impossible
+    not judged  the gate is about something that neither the checkout nor its reference has
+
+    A fork is compared with the official commit that it is of; else with the newest one among its ancestors, by the
+    history in the cache; else with the pin.
+
+    Exit code 0 if everything was judged and passes (with --controls: if every mutant is rejected), 1 if a gate fails,
+    3 if none fails but something is UNPROVED.
     """
     from tdmpc2_lean.validation.gates import results
-    from tdmpc2_lean.validation.gates.run import run as run_gates
+    from tdmpc2_lean.validation.gates import run as running
     from tdmpc2_lean.validation.gates.subjects import find_subject, upstream_of
     from tdmpc2_lean.validation.gates.suites import check_steps, chosen, suite_of
 
@@ -89,19 +108,38 @@ def run(names, upstream, checkout, steps, task, controls, allow_local_changes, j
     upstream = upstream or upstream_of(checkout)
     suite = suite_of(upstream)
     budget = suite.budget(**({"steps": steps} if steps else {}))
-    check_steps(chosen(names, upstream), budget)
-    subject = find_subject(checkout, allow_local_changes, upstream)
+    gates = chosen(names, upstream)
+    check_steps(gates, budget)
+    subject = find_subject(checkout, allow_local_changes, upstream, against)
     if task:
         budget = dataclasses.replace(budget, task=suite.task(task, subject.code_dir))
     click.echo(f"subject    {subject.name}")
-    click.echo(f"reference  {subject.reference.label}, {suite.where}")
+    click.echo(f"reference  {subject.reference.label}{f' ({subject.why})' if subject.why else ''}, {suite.where}")
+    if not controls:
+        patches = subject.accounting.patches
+        click.echo(
+            f"           with {len(patches)} patches of ours: {', '.join(patches)}" if patches else "", nl=bool(patches)
+        )
+        click.echo("\n".join(subject.accounting.lines()))
+    if account_only:
+        return 0 if not subject.accounting.changes else results.EXIT_CODES[results.UNPROVED]
 
     def tell(result):
         click.echo(f"  {result.outcome:<10}  {result.gate}  ({result.seconds:.0f} s)", err=True)
 
-    report = run_gates(subject, names, budget, controls, tell)
+    report = None
+    if not controls and not anew:
+        report = running.same_text(subject, budget) or running.recalled(subject, gates, budget)
+    if report is None:
+        report = running.run(subject, names, budget, controls, tell, recalling=not anew and not controls)
+        if not controls:
+            running.keep(subject, gates, budget, report)
+    elif report.recorded:
+        click.echo(
+            f"nothing has changed since a run here on {report.recorded}, whose record this is; --anew runs again"
+        )
     click.echo(results.results_table(report.results, terminal_width()))
     click.echo(results.summary(report.results))
     if json_file is not None:
         atomic_write(json_file, report.as_json() + "\n")
-    return 0 if report.ok else 1
+    return report.exit_code

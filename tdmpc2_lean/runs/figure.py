@@ -94,7 +94,10 @@ def code_of(kept: Mapping[str, Any]) -> str:
         return MINIATURE
     which = f"release {code['release']}" if code.get("release") else (code["commit"] or "unknown")[:7]
     changes = " + local changes" if code["local_changes"] else ""
-    return f"official code {which}, {len(code['patches'])} patches{changes}"
+    # Records of runs before `verified` was kept say of local changes alone.
+    official = code.get("verified", not code["local_changes"])
+    kind = "official code" if official else "code that is not official,"
+    return f"{kind} {which}, {len(code['patches'])} patches{changes}"
 
 
 def published(task: str, name: str = REFERENCE) -> Published | None:

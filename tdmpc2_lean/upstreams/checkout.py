@@ -42,11 +42,14 @@ class Checkout:
     def label(self) -> str:
         """For tables and captions: 'tdmpc2 e9f5932', 'dreamerv3 release 3.3.1' or 'miniature'.
 
-        '+ local changes' stands after it where there are some.
+        '+ local changes' stands after it where there are some, and 'not official' where hashes do not say that it is,
+        whoever names it.
         """
         which = f"release {self.release}" if self.release else (self.commit or "unknown")[:7]
-        words = self.upstream if self.upstream == MINIATURE else f"{self.upstream} {which}"
-        return words + (" + local changes" if self.local_changes else "")
+        changes = " + local changes" if self.local_changes else ""
+        if self.upstream == MINIATURE:
+            return self.upstream + changes
+        return f"{self.upstream} {which}{changes}" + ("" if self.verified else ", not official")
 
     @property
     def verified(self) -> bool:

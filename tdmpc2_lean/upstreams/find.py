@@ -149,7 +149,7 @@ def refusal(found: Checkout) -> UserError:
     if len(found.local_changes) > len(shown):
         shown.append(f"    and {len(found.local_changes) - len(shown)} more")
     count = f"{len(found.local_changes)} file(s)"
-    step = "commit or undo the changes, or allow them with --allow-local-changes (the results will say so)"
+    step = "undo the changes, or allow them with --allow-local-changes: committed or not, results say `not official`"
     if found.nearest:
         what = f"is not an official commit's tree. The nearest is {found.commit[:7]}, from which it differs in {count}"
         step = (

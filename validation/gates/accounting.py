@@ -91,11 +91,24 @@ class Accounting:
     patches: tuple[str, ...] = ()
     aside: tuple[str, ...] = ()
 
+    def as_dict(self) -> dict:
+        """As JSON has it."""
+        return {
+            "same": {"definitions": self.definitions, "keys": self.keys},
+            "changes": [
+                {"id": one.id, "kind": one.kind, "what": one.what, "summary": one.summary} for one in self.changes
+            ],
+            "patches": list(self.patches),
+            "aside": list(self.aside),
+        }
+
     def lines(self) -> list[str]:
         """What the command prints before anything runs."""
-        same = f"{self.definitions} functions, classes and tables have the same syntax tree, {self.keys} keys of YAML"
-        patches = f" with {', '.join(self.patches)}" if self.patches else ""
-        told = [f"{same} the same value; {len(self.changes)} changes against the reference{patches}"]
+        count = len(self.changes)
+        told = [
+            f"{self.definitions} definitions: same syntax tree; {self.keys} keys of YAML: same value; "
+            + ("no change" if not count else "1 change:" if count == 1 else f"{count} changes:")
+        ]
         told += [f"  {one.kind:<8}{one.id}" + (f"   {one.summary}" if one.summary else "") for one in self.changes]
         if self.aside:
             told.append(f"  beside it, {', '.join(self.aside)} differ, which no script imports")
@@ -311,11 +324,13 @@ def is_unused(change: Change, subject: Mapping[str, bytes], running: Iterable[st
 # ----------------------------------------------------------------------------------------------------- our patches
 
 
-def patched_alike(subject: Mapping[str, bytes], reference: Mapping[str, bytes], series, prefix: str):
+def patched_alike(
+    subject: Mapping[str, bytes], reference: Mapping[str, bytes], series, prefix: str, left_out: Iterable[str] = ()
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """(files, names): the reference with those of our patches that the subject has, and their names.
 
     A patch is taken to be there if the reference comes nearer to the subject with it. prefix: the code folder's path
-    in a checkout with a slash after it, or '': patches name files from the checkout.
+    in a checkout with a slash after it, or '': patches name files from the checkout. left_out: what a release lacks.
     """
     from tdmpc2_lean.errors import UserError
     from tdmpc2_lean.patching import render
@@ -325,7 +340,7 @@ def patched_alike(subject: Mapping[str, bytes], reference: Mapping[str, bytes], 
         if not set(patch.needs) <= set(names):
             continue
         try:
-            changed = render(patch, files)
+            changed = render(patch, files, tuple(left_out))
         except UserError:
             continue  # it does not fit on this commit, so the subject cannot have it
         paths = [path for path in changed if path.startswith(prefix)]

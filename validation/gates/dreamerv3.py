@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import process, trace
+from tdmpc2_lean.validation.gates import executed, process, trace
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result, failed_to_run, without_settings
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 from tdmpc2_lean.validation.gates.traced_runs import TracedRuns
@@ -132,7 +132,10 @@ def strip(subject: GateSubject, runs: TracedRuns) -> Iterator[Result]:
         return
     started, sides = time.time(), {"0": {"overrides": {"agent.loss_scales.dyn": 0.0}}, "1": {}}
     with ThreadPoolExecutor(2) as pool:
-        answers = {scale: pool.submit(runs.answer_of, subject.code_dir, **side) for scale, side in sides.items()}
+        answers = {
+            scale: pool.submit(executed.in_context(runs.answer_of), subject.code_dir, **side)
+            for scale, side in sides.items()
+        }
     for scale, answer in answers.items():
         gate = f"strip/dyn={scale}"
         try:

@@ -35,10 +35,15 @@ BOUND = 1e-9  # of actions in [-1, 1], double precision
 MODULE = "tdmpc2_lean.validation.gates.planning"
 
 
+def without_plan_vec(gate: str) -> Result:
+    """The result of a gate on a checkout that plans for one environment only."""
+    return Result(gate, NOT_JUDGED, "the checkout has no method `plan_vec`", missing=frozenset({"plan_vec"}))
+
+
 def plan_vec_one(subject: GateSubject) -> Iterator[Result]:
     """N=1 against `_plan`, over settings, and at the official sizes of model_size 5."""
     if not subject.can_plan_vec:
-        yield Result("plan-vec-one", NOT_JUDGED, "the checkout has no method `plan_vec`")
+        yield without_plan_vec("plan-vec-one")
         return
     # Two processes: most of what can be wrong shows in the first case already.
     for cases in (CASES[:1], CASES[1:]):
@@ -66,7 +71,7 @@ def plan_vec_one(subject: GateSubject) -> Iterator[Result]:
 def plan_vec_many(subject: GateSubject) -> Iterator[Result]:
     """N=16 against 16 single planners, independence, spread, unaligned resets."""
     if not subject.can_plan_vec:
-        yield Result("plan-vec-many", NOT_JUDGED, "the checkout has no method `plan_vec`")
+        yield without_plan_vec("plan-vec-many")
         return
     for name, overrides in (("state", FEW), ("episodic", FEW | {"episodic": True})):
         started = time.time()

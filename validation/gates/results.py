@@ -9,6 +9,7 @@ from tdmpc2_lean.tables import table
 from tdmpc2_lean.validation.gates.process import ChildFailed
 
 PASS, FAIL, UNPROVED, NOT_JUDGED = "pass", "FAIL", "UNPROVED", "not judged"
+EXIT_CODES = {PASS: 0, FAIL: 1, UNPROVED: 3}  # 2 is a user's mistake
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,32 +34,68 @@ class Result:
     covers: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
 
+    def as_dict(self) -> dict:
+        """As JSON has it."""
+        return dataclasses.asdict(self) | {"covers": sorted(self.covers), "missing": sorted(self.missing)}
+
     @property
     def ok(self) -> bool:
-        return self.outcome != FAIL
+        return self.outcome not in (FAIL, UNPROVED)
 
 
 @dataclasses.dataclass(frozen=True)
 class GateReport:
-    """All results of one call. `surroundings`: subject, reference, versions and settings."""
+    """All results of one call.
+
+    surroundings: subject, reference, versions and settings. accounting: what has the same text, and every change.
+    recorded: when the results came about, of an earlier run whose record this is; empty where the gates ran now.
+    """
 
     surroundings: dict
     results: tuple[Result, ...]
+    accounting: dict = dataclasses.field(default_factory=dict)
+    recorded: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """FAIL if a gate failed; else UNPROVED if something is, or if nothing was judged; else pass."""
+        outcomes = {result.outcome for result in self.results}
+        if FAIL in outcomes:
+            return FAIL
+        return UNPROVED if UNPROVED in outcomes or PASS not in outcomes else PASS
 
     @property
     def ok(self) -> bool:
-        return all(result.ok for result in self.results)
+        return self.outcome == PASS
+
+    @property
+    def exit_code(self) -> int:
+        """0: everything was judged and passed; 1: a gate failed; 3: none failed, and something is unproved."""
+        return EXIT_CODES[self.outcome]
 
     def as_json(self) -> str:
-        """JSON with keys `surroundings`, `results` and `ok`."""
+        """JSON with keys `surroundings`, `accounting`, `results`, `outcome`, `ok` and `recorded`."""
         return json.dumps(
             {
                 "surroundings": self.surroundings,
-                "results": [dataclasses.asdict(result) for result in self.results],
+                "accounting": self.accounting,
+                "results": [result.as_dict() for result in self.results],
+                "outcome": self.outcome,
                 "ok": self.ok,
+                "recorded": self.recorded,
             },
             indent=2,
         )
+
+
+def report_of_json(text: str, recorded: str) -> GateReport:
+    """A report that was kept, as of when it was; ValueError, KeyError or TypeError if it is none."""
+    kept = json.loads(text)
+    results = tuple(
+        Result(**{**one, "covers": frozenset(one["covers"]), "missing": frozenset(one["missing"])})
+        for one in kept["results"]
+    )
+    return GateReport(kept["surroundings"], results, kept["accounting"], recorded)
 
 
 def failed_to_run(gate: str, failure: ChildFailed, started: float, why: str = "") -> Result:
@@ -88,6 +125,7 @@ def results_table(results: Sequence[Result], width: int | None = None) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """How many passed, failed and were not judged."""
-    counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in (PASS, FAIL, NOT_JUDGED)}
-    return f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[NOT_JUDGED]} not judged"
+    """How many passed, failed, are unproved and were not judged."""
+    counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in (PASS, FAIL, UNPROVED, NOT_JUDGED)}
+    words = f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[NOT_JUDGED]} not judged"
+    return words + (f", {counts[UNPROVED]} UNPROVED" if counts[UNPROVED] else "")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import process, trace
+from tdmpc2_lean.validation.gates import executed, process, trace
 from tdmpc2_lean.validation.gates.dreamerv3 import SEEDED
 from tdmpc2_lean.validation.gates.results import FAIL, PASS, Result, failed_to_run, without_settings
 from tdmpc2_lean.validation.gates.subjects import GateSubject
@@ -71,7 +71,7 @@ def resume(subject: GateSubject, runs: TracedRuns) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-resume-") as folder:
         run = InterruptedRun(subject.code_dir, runs, Path(folder))
         with ThreadPoolExecutor(1) as pool:
-            reference = pool.submit(runs.trace_of, subject.code_dir, **run.reference)
+            reference = pool.submit(executed.in_context(runs.trace_of), subject.code_dir, **run.reference)
             for number in range(len(run.stops) + 1):
                 started = time.time()
                 try:

@@ -4,14 +4,15 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from tdmpc2_lean import patched, places, upstreams
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching import Patch, Series, read_series, render
-from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS, upstream_of
+from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS, git, repository, upstream_of
+from tdmpc2_lean.validation.gates import accounting
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,14 @@ class GateSubject:
 
     name: for tables. code_dir: the folder from which it is run. reference: the unpatched official checkout.
     series: the patches that lead from the reference to the subject, empty where the subject is the user's own fork.
+    why: of a fork, why it is this reference.
     """
 
     name: str
     code_dir: Path
     reference: upstreams.Checkout
     series: Series | None
+    why: str = field(default="", compare=False)
 
     @property
     def upstream(self) -> str:
@@ -39,7 +42,46 @@ class GateSubject:
 
     @property
     def can_plan_vec(self) -> bool:
-        return "def plan_vec" in (self.code_dir / "tdmpc2.py").read_text(encoding="utf-8")
+        return "plan_vec" in self.functions
+
+    @cached_property
+    def functions(self) -> set[str]:
+        """Names of the functions and methods in the subject's main modules, without their classes'."""
+        return names_of_functions(self.files)
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """The subject's files that can matter, by path from its code folder."""
+        return accounting.read_code(self.code_dir, self.official)
+
+    @cached_property
+    def official(self) -> dict[str, bytes]:
+        """The same of its reference, unpatched."""
+        code_dir = self.prefix(0) if self.reference.release and self.series else self.reference.code_dir
+        return accounting.read_code(code_dir, accounting.data_in(code_dir))
+
+    @cached_property
+    def expected(self) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """(files, names): the reference with those of our patches that the subject has, and their names."""
+        known = UPSTREAMS[self.upstream]
+        prefix = f"{known.code}/" if known.code else ""
+        series = self.series or read_series(self.reference.upstream)
+        left_out = known.release.left_out if self.reference.release else ()
+        return accounting.patched_alike(self.files, self.official, series, prefix, left_out)
+
+    @cached_property
+    def accounting(self) -> accounting.Accounting:
+        """Every difference of the subject from its reference with our patches."""
+        files, names = self.expected
+        return accounting.account(self.files, files, accounting.ENTRIES[self.upstream], names)
+
+    @cached_property
+    def lacking(self) -> frozenset[str]:
+        """Names of functions and settings that the reference with our patches has, and the subject has not."""
+        gone = [change for change in self.accounting.changes if change.kind == accounting.REMOVED]
+        functions = {change.name.rpartition(".")[2] for change in gone if change.what == "function"}
+        keys = {change.name for change in gone if change.what == "key"}
+        return frozenset(functions | keys | {key.partition(".")[2] for key in keys if "." in key})
 
     def prefix(self, length: int) -> Path:
         """Code folder of the reference with the first `length` patches of the series.
@@ -64,41 +106,91 @@ def read_config(code_dir: Path) -> dict:
     return of_dreamer.flat(of_dreamer.read(code_dir)[of_dreamer.DEFAULTS])
 
 
+def names_of_functions(files) -> set[str]:
+    """The last parts of the names of all functions in Python files that parse."""
+    found = set()
+    for path, data in files.items():
+        if path.endswith(".py"):
+            try:
+                found |= {name.rpartition(".")[2] for name in accounting.forms_of(data)}
+            except (SyntaxError, ValueError):
+                continue
+    return found
+
+
 def find_subject(
-    where: str | None = None, allow_local_changes: bool = False, upstream: str | None = None
+    where: str | None = None,
+    allow_local_changes: bool = False,
+    upstream: str | None = None,
+    against: str | None = None,
 ) -> GateSubject:
     """What `gate run --checkout WHERE` is about.
 
     Unpatched official code (also by default, and the miniature): the subject is that code with the whole series.
-    A folder with patches applied or with local changes: the subject is the folder as it is, and the reference is its
-    own upstream commit without them.
-    upstream: default: that of the folder that `where` names, else tdmpc2.
+    Everything else, whoever names it, is the subject as it is, and the reference is an official commit, unpatched: see
+    `judge_of`. What is official is said by hashes alone.
+    upstream: default: that of the folder that `where` names, else tdmpc2. against: names the official commit.
     """
     upstream = upstream or upstream_of(where)
     checkout = upstreams.find_checkout(upstream, where, allow_local_changes=allow_local_changes)
     if checkout.upstream == MINIATURE and upstream != "tdmpc2":
         raise UserError(f"The miniature stands for TD-MPC2, not for {upstream}.", "name a checkout, or nothing")
     series = read_series(checkout.upstream)
-    if checkout.patches or checkout.local_changes:
-        reference = upstreams.find_checkout(upstream, reference_of(checkout))
-        return GateSubject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None)
-    whole = patched.materialise(checkout, None, series)
-    return GateSubject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
+    is_whole = not checkout.patches and not checkout.local_changes
+    if is_whole and against is None and (checkout.verified or checkout.upstream == MINIATURE):
+        whole = patched.materialise(checkout, None, series)
+        return GateSubject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
+    reference, why = judge_of(checkout, against)
+    if is_whole and reference.commit == checkout.commit and reference.root == checkout.root:
+        return find_subject(where, allow_local_changes, upstream)
+    return GateSubject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None, why)
 
 
-def reference_of(checkout: upstreams.Checkout) -> str:
-    """What names the unpatched code of a checkout; UserError where nothing says which that is."""
-    if checkout.release:
-        return "release"
+def judge_of(checkout: upstreams.Checkout, against: str | None = None) -> tuple[upstreams.Checkout, str]:
+    """(official checkout, why it): what a fork, or a checkout with patches or local changes, is compared with.
+
+    The commit that is named; else the checkout's own commit where that is official; else the official commit to which
+    an archive comes nearest; else the newest official one among its ancestors; else the pin. UserError where the one
+    named is not official.
+    """
     if checkout.upstream == MINIATURE:
-        return MINIATURE
-    if checkout.commit is None:
-        raise UserError(
-            f"{checkout.root} is no official commit's tree and comes near to none in the cache: there is nothing to "
-            "compare it with.",
-            f"`tdmpc2-lean upstream fetch --upstream {checkout.upstream}` brings the history by which it may be known",
-        )
-    return checkout.commit
+        return upstreams.find_checkout(MINIATURE), "its own files"
+    known = UPSTREAMS[checkout.upstream]
+    if against is not None:
+        found = upstreams.find_checkout(known.name, against)
+        if not found.verified or found.patches:
+            raise UserError(
+                f"{against} is {found.label}, which hashes do not say to be official: it cannot be a judge.",
+                f"name an official commit, such as {known.pin[:7]}; `tdmpc2-lean upstream list` shows those here",
+            )
+        return found, "named by --against"
+    if checkout.release:
+        return upstreams.find_checkout(known.name, "release"), "the release that it is of"
+    if checkout.commit is not None and repository.is_official(known, checkout.commit):
+        why = "the official commit to which it comes nearest" if checkout.nearest else "its own commit"
+        return upstreams.find_checkout(known.name, checkout.commit), why
+    commit = official_ancestor(checkout)
+    if commit is not None:
+        return upstreams.find_checkout(known.name, commit), f"the newest official ancestor of {checkout.commit[:7]}"
+    why = "the pin, because no commit of the official history in the cache is among its ancestors"
+    return upstreams.find_checkout(known.name, known.pin), why
+
+
+def official_ancestor(checkout: upstreams.Checkout) -> str | None:
+    """The newest commit in a checkout's history that is official by the history in the cache, or by its hash."""
+    known = UPSTREAMS[checkout.upstream]
+    cached = repository.repository(known)
+    official = set(known.trees)
+    if cached is not None:
+        tried = repository.known_commits(cached, known)
+        official |= set(git.text("rev-list", "--branches", "--tags", *tried, where=cached).split())
+    for folder in (checkout.root, cached):
+        if folder is None or checkout.commit is None or not repository.is_repository(folder):
+            continue
+        if git.has_commit(folder, checkout.commit):
+            commits = git.text("rev-list", checkout.commit, "--", where=folder).split()
+            return next((commit for commit in commits if commit in official), None)
+    return None
 
 
 def controls_of(gate: str, upstream: str = "tdmpc2") -> tuple[Patch, ...]:

@@ -33,12 +33,15 @@ class Gate:
     name, proves: for tables. run: the function that tries; it yields results as they come.
     lacks: says of a budget what of the gate's promise a run of so few steps would not reach; empty where it reaches
     all. None for a gate that trains nothing, to which the number of steps is nothing.
+    with_reference: whether it compares the subject with its reference, and so can judge a change of official code; not
+    so a gate that compares one run of the subject with another.
     """
 
     name: str
     proves: str
     run: Callable[[GateSubject, traced_runs.TracedRuns], Iterator[Result]]
     lacks: Callable[[object], list[str]] | None = None
+    with_reference: bool = False
 
 
 def by_name(*gates: Gate) -> dict[str, Gate]:
@@ -51,6 +54,7 @@ TDMPC2_GATES = by_name(
         "patched code at default settings trains as the unpatched does, bit for bit",
         identity.default_identity,
         trace_tdmpc2.TDMPC2Budget.lacks,
+        with_reference=True,
     ),
     Gate(
         "per-patch-identity",
@@ -93,6 +97,7 @@ DREAMERV3_GATES = by_name(
         "patched code at default settings trains as the unpatched does, bit for bit",
         identity.default_identity,
         trace_dreamerv3.DreamerV3Budget.lacks,
+        with_reference=True,
     ),
     Gate(
         "per-patch-identity",

@@ -2,12 +2,15 @@
 
 import dataclasses
 import itertools
+import json
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import executed, jax_shim, process, trace
+from tdmpc2_lean.validation.gates import accounting, executed, jax_shim, process, trace
+from tdmpc2_lean.validation.gates import kept as keeping
 from tdmpc2_lean.validation.gates.subjects import read_config
 
 
@@ -48,9 +51,14 @@ DREAMERV3 = Tracing(
 
 
 class TracedRuns:
-    """Trains at most once per code folder and arguments, and keeps the traces in a folder until it is closed."""
+    """Trains at most once per code folder and arguments, and keeps the traces in a folder until it is closed.
 
-    def __init__(self, budget, tracing: Tracing = TDMPC2):
+    kept: code folders whose traces are also kept in the cache, by all that they depend on, and taken from there: those
+    of references. packages: whose versions count then.
+    """
+
+    def __init__(self, budget, tracing: Tracing = TDMPC2, kept: Collection[Path] = (), packages: Sequence[str] = ()):
+        self.kept, self.packages = frozenset(kept), tuple(packages)
         self.budget = budget
         self.tracing = tracing
         self.folder = tempfile.TemporaryDirectory(prefix="tdmpc2-lean-traces-")
@@ -69,20 +77,48 @@ class TracedRuns:
             path = Path(self.folder.name) / f"{next(self.numbers)}.jsonl"
             tracing, shim = self.tracing, self.tracing.shim_for(code_dir)
             budget = dataclasses.asdict(self.budget)
+            facts = self.facts_of(code_dir, shim, arguments) if code_dir in self.kept and dump_at is None else None
             with executed.collected() as met:
-                self.answers[path] = process.call(
-                    tracing.function,
-                    code_dir,
-                    shim,
-                    tracing.stack,
-                    trace=str(path),
-                    budget=budget,
-                    dump_at=dump_at,
-                    **arguments,
-                )
+                if facts is None or not self.recalled(facts, path):
+                    self.answers[path] = process.call(
+                        tracing.function,
+                        code_dir,
+                        shim,
+                        tracing.stack,
+                        trace=str(path),
+                        budget=budget,
+                        dump_at=dump_at,
+                        **arguments,
+                    )
+                    if facts is not None:
+                        keeping.keep("traces", facts, lambda folder: self.write(folder, path))
             self.traces[key], self.met[path] = path, frozenset(met)
         executed.met_again(self.met[self.traces[key]])
         return self.traces[key]
+
+    def facts_of(self, code_dir: Path, shim: str | None, arguments: dict) -> dict:
+        """What a trace depends on."""
+        return keeping.surroundings(self.packages) | {
+            "function": self.tracing.function,
+            "shim": shim,
+            "code": keeping.hash_of_files(accounting.read_code(code_dir, accounting.data_in(code_dir))),
+            "budget": dataclasses.asdict(self.budget),
+            "arguments": repr(sorted(arguments.items())),
+        }
+
+    def recalled(self, facts: dict, path: Path) -> bool:
+        """Takes a trace and its answer from the cache; False where it is not there."""
+        found = keeping.recall("traces", facts)
+        if found is None:
+            return False
+        shutil.copyfile(found[0] / "trace.jsonl", path)
+        self.answers[path] = json.loads((found[0] / "answer.json").read_text(encoding="utf-8"))
+        return True
+
+    def write(self, folder: Path, path: Path) -> None:
+        """Puts a trace and its answer into a folder."""
+        shutil.copyfile(path, folder / "trace.jsonl")
+        (folder / "answer.json").write_text(json.dumps(self.answers[path]), encoding="utf-8")
 
     def answer_of(self, code_dir: Path, **arguments) -> dict:
         """What training `code_dir`'s code returned."""
