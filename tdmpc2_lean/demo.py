@@ -58,6 +58,11 @@ def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
     say("1. Official code")
     where = obtained(where, say)
     subject = find_subject(where)
+    if subject.series is None:
+        raise UserError(
+            f"The demo shows official code without patches, and this is {subject.name}.",
+            "tdmpc2-lean demo --checkout COMMIT, or `gate run` to compare yours with the official code",
+        )
     say(f"   {subject.reference.label} in {subject.reference.root}")
     say("2. Patches, applied to a copy of it")
     for patch in subject.series.patches:

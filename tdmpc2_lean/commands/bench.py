@@ -71,7 +71,7 @@ def plan_vec(checkout, envs, rounds, model_size, threads, json_file):
         numbers = []
     if not numbers or min(numbers) < 1:
         raise UserError(f"--envs takes positive numbers with commas between them, found {envs!r}.", "--envs 1,4,16")
-    subject = find_subject(checkout)
+    subject = find_subject(checkout, patching=True)
     if not subject.can_plan_vec:
         raise UserError(f"{subject.name} has no method `plan_vec`.", "apply the patch plan-vec to it")
     seen = measured(
@@ -117,7 +117,7 @@ def presets(first, second, checkout, task, rounds, model_size, threads, json_fil
     from tdmpc2_lean.validation.benchmarks.tdmpc2 import round_of
     from tdmpc2_lean.validation.gates.subjects import find_subject
 
-    subject, shelf = find_subject(checkout), adapter_of("tdmpc2").shelf
+    subject, shelf = find_subject(checkout, patching=True), adapter_of("tdmpc2").shelf
     sides = {}
     for name in (first, second):
         chosen = [shelf.find(part) for part in name.split(",")]
@@ -168,7 +168,7 @@ def dreamerv3(what, checkout, rounds, one_core, json_file):
     for word in what:
         if word not in parts:
             raise UserError(f"{word!r} is no part of this benchmark.", f"name some of {', '.join(parts)}, or none")
-    subject = find_subject(checkout, upstream="dreamerv3")
+    subject = find_subject(checkout, upstream="dreamerv3", patching=True)
     cores = "one core" if one_core else "all cores"
     stack = replace(process.JAX, one_core=one_core, compiled="jax-one-core" if one_core else "jax-all-cores")
 

@@ -164,7 +164,7 @@ def _inside(statement: ast.AST) -> Iterator[Definition]:
             yield from _inside(child)
 
 
-def ownplain_statements(node: ast.Module | ast.ClassDef) -> list[ast.stmt]:
+def own_statements(node: ast.Module | ast.ClassDef) -> list[ast.stmt]:
     """The statements of a module or class that are neither definitions nor, in a module, tables."""
     is_module = isinstance(node, ast.Module)
     return [

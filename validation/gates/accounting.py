@@ -69,6 +69,15 @@ class Change:
         return f"{self.file}:{self.name}"
 
     @property
+    def changed_lines(self) -> str:
+        """The lines that differ, of both sides, as Python would write them; of a setting its key and values."""
+        if self.before is None and self.after is None:
+            return f"{self.name}: {self.summary}"
+        old, new = (lines_of(form) if form else [] for form in (self.before, self.after))
+        lines = [line[2:] for line in difflib.ndiff(old, new) if line[0] in "+-"]
+        return "\n".join(lines)
+
+    @property
     def exercised_by(self) -> str:
         """What would exercise it, as far as is known."""
         return next((words for pattern, words in EXERCISES if fnmatch(self.id, pattern)), "")
@@ -345,22 +354,30 @@ def patched_alike(
             continue  # it does not fit on this commit, so the subject cannot have it
         paths = [path for path in changed if path.startswith(prefix)]
         before, after = (
-            sum(distance(one.get(path), subject.get(path.removeprefix(prefix))) for path in paths)
+            [distance(path, one.get(path), subject.get(path.removeprefix(prefix))) for path in paths]
             for one in (files, changed)
         )
-        if after < before:
+        if total(after) < total(before):
             files |= changed
             names.append(patch.name)
     return {path.removeprefix(prefix): data for path, data in files.items() if path.startswith(prefix)}, tuple(names)
 
 
-def distance(before: bytes | None, after: bytes | None) -> int:
-    """How many lines differ."""
+def total(distances: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Definitions and lines over all files."""
+    return sum(one[0] for one in distances), sum(one[1] for one in distances)
+
+
+def distance(path: str, before: bytes | None, after: bytes | None) -> tuple[int, int]:
+    """How many definitions or keys differ, and how many lines: the latter tell where both have changed something."""
     if before == after:
-        return 0
+        return 0, 0
     old, new = ((data or b"").splitlines() for data in (before, after))
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    return len(old) + len(new) - 2 * sum(block.size for block in blocks)
+    lines = len(old) + len(new) - 2 * sum(block.size for block in blocks)
+    if path.endswith(".py"):
+        return len(compare_python(path, before, after)[1]), lines
+    return len(compare_yaml(path, before or b"", after)[1]) if path.endswith(YAML) else 1, lines
 
 
 # ------------------------------------------------------------------------------------------------- finding the bytes

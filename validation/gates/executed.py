@@ -52,7 +52,7 @@ class Mark:
         """Where it is, for people."""
         if self.kind == DEFAULT:
             return f"the default {self.parameter}={self.value}"
-        return f"line {self.place[1]}"
+        return ("part of " if self.kind == AROUND else "") + f"line {self.place[1]}"
 
 
 def marks_of(changes: Iterable) -> list[Mark]:
@@ -126,7 +126,8 @@ def places_of(before: Form | None, after: Form) -> Iterator[tuple]:
             paired = i2 - i1 == j2 - j1
             for at in range(j1, j2):
                 # The first line of both is the definition itself.
-                yield from seen_of(old[i1 + at - j1].node if paired or (at == i1 == 0) else None, new[at].node)
+                pair = old[i1 + at - j1].node if paired or (at == i1 == 0 and old) else None
+                yield from seen_of(pair, new[at].node)
             if i2 - i1 > j2 - j1:
                 yield where_left_out(old[i2 - 1].depth, new, j2)
     if not isinstance(after.nodes[0], ast.Module) and old and new and [x.key for x in old] == [x.key for x in new]:

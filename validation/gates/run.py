@@ -64,7 +64,7 @@ def run(
         finally:
             runs.close()
     if not controls:
-        comparing = [gate.name for gate in suite.gates.values() if gate.with_reference]
+        comparing = {gate.name: gate.blind for gate in suite.gates.values() if gate.with_reference}
         results += verdicts.judged_changes(subject, results, comparing, marks, watch.by_gate)
     return GateReport(
         surroundings_of(subject, budget), tuple(results), {} if controls else subject.accounting.as_dict()

@@ -123,6 +123,7 @@ def find_subject(
     allow_local_changes: bool = False,
     upstream: str | None = None,
     against: str | None = None,
+    patching: bool = False,
 ) -> GateSubject:
     """What `gate run --checkout WHERE` is about.
 
@@ -130,6 +131,7 @@ def find_subject(
     Everything else, whoever names it, is the subject as it is, and the reference is an official commit, unpatched: see
     `judge_of`. What is official is said by hashes alone.
     upstream: default: that of the folder that `where` names, else tdmpc2. against: names the official commit.
+    patching: for benchmarks: what has no patches yet is meant with the whole series, official or not.
     """
     upstream = upstream or upstream_of(where)
     checkout = upstreams.find_checkout(upstream, where, allow_local_changes=allow_local_changes)
@@ -143,6 +145,10 @@ def find_subject(
     reference, why = judge_of(checkout, against)
     if is_whole and reference.commit == checkout.commit and reference.root == checkout.root:
         return find_subject(where, allow_local_changes, upstream)
+    if patching and is_whole:
+        whole = patched.materialise(checkout, None, series)
+        name = f"{checkout.label} + {len(series.patches)} patches"
+        return GateSubject(name, whole.code_dir, reference, None, why)
     return GateSubject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None, why)
 
 

@@ -11,6 +11,7 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.upstreams.registry import upstream_named
 from tdmpc2_lean.validation.gates import (
+    blind_spots,
     dreamerv3,
     identity,
     planning,
@@ -21,6 +22,7 @@ from tdmpc2_lean.validation.gates import (
     traced_runs,
     updates,
 )
+from tdmpc2_lean.validation.gates.blind_spots import BlindSpot
 from tdmpc2_lean.validation.gates.results import Result
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 from tdmpc2_lean.versions import DREAMERV3, PACKAGES
@@ -35,6 +37,7 @@ class Gate:
     all. None for a gate that trains nothing, to which the number of steps is nothing.
     with_reference: whether it compares the subject with its reference, and so can judge a change of official code; not
     so a gate that compares one run of the subject with another.
+    blind: changes that it could not see although it executes them, so that another gate has to.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Gate:
     run: Callable[[GateSubject, traced_runs.TracedRuns], Iterator[Result]]
     lacks: Callable[[object], list[str]] | None = None
     with_reference: bool = False
+    blind: tuple[BlindSpot, ...] = ()
 
 
 def by_name(*gates: Gate) -> dict[str, Gate]:
@@ -55,6 +59,7 @@ TDMPC2_GATES = by_name(
         identity.default_identity,
         trace_tdmpc2.TDMPC2Budget.lacks,
         with_reference=True,
+        blind=blind_spots.TRAINING_TDMPC2,
     ),
     Gate(
         "per-patch-identity",
@@ -98,6 +103,7 @@ DREAMERV3_GATES = by_name(
         identity.default_identity,
         trace_dreamerv3.DreamerV3Budget.lacks,
         with_reference=True,
+        blind=blind_spots.TRAINING_DREAMERV3,
     ),
     Gate(
         "per-patch-identity",

@@ -1,0 +1,63 @@
+"""What a gate executes and yet could not see: changes there need another gate before anything is said of them.
+
+A statement that was executed on inputs that never reach its bound, its edge or its second episode has proved nothing.
+What is known of that of a gate on training stands here, found by wrong edits that it let pass.
+"""
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from tdmpc2_lean.validation.gates.accounting import Change
+
+
+@dataclass(frozen=True)
+class BlindSpot:
+    """Changes whose id (a pattern, as in a shell) and changed lines (a regular expression) are such.
+
+    why: what of the gate's inputs is to blame.
+    """
+
+    ids: str
+    lines: str
+    why: str
+
+    def hides(self, change: Change) -> bool:
+        return fnmatch(change.id, self.ids) and re.search(self.lines, change.changed_lines) is not None
+
+
+BOUNDS = BlindSpot("*", r"clamp|clip|minimum|maximum|nan_to_num|isfinite", "it is not known to reach that bound")
+
+TRAINING_TDMPC2 = (
+    BlindSpot("tdmpc2.py:*", r"clip_grad|grad_clip", "its gradients stay far below the norm where clipping begins"),
+    BlindSpot("*", r"discount", "its short episodes put the discount at its lower bound"),
+    BlindSpot("common/math.py:two_hot*", "", "its values stay within the inner bins"),
+    BlindSpot("common/math.py:soft_ce", "", "its values stay within the inner bins"),
+    BlindSpot("common/scale.py:*", "", "its running scale stays at 1"),
+    BlindSpot("tdmpc2.py:*", r"\bscale\b", "its running scale stays at 1"),
+    BlindSpot("*", r"terminat", "no episode of it terminates"),
+    BlindSpot("tdmpc2.py:*", r"action_dim\s*[<>=]", "its actions have fewer than 20 numbers"),
+    BlindSpot("trainer/*:*.eval", "", "each of its evaluations is one episode"),
+    BlindSpot(
+        "trainer/*", r"common_metrics|elapsed|time\(|eval_metrics|logger", "what is logged is not compared whole"
+    ),
+    BlindSpot("trainer/*:*.common_metrics", "", "what is logged is not compared whole"),
+    BlindSpot("common/logger.py:*", "", "what the logger writes is not compared"),
+    BlindSpot("common/parser.py:*", r"size|task|seed", "it is given its sizes, one task and one seed"),
+    BlindSpot("common/buffer.py:*", r"capacity|buffer_size|\bsteps\b", "its capacity is given, below its steps"),
+    BlindSpot("envs/*", r"seed|episode_length|max_episode", "its phases and seeds are set from outside"),
+    BOUNDS,
+)
+
+TRAINING_DREAMERV3 = (
+    BlindSpot("embodied/jax/utils.py:Normalize*", "", "its scales stay at their limit"),
+    BlindSpot("embodied/jax/outs.py:TwoHot*", "", "its values stay within the inner bins"),
+    BlindSpot("embodied/jax/opt.py:*", r"agc|pmin|warmup|anneal|decay", "its updates are few and small"),
+    BlindSpot("*", r"terminal|contdisc|horizon", "no episode of it terminates"),
+    BlindSpot("embodied/core/logger*", "", "what the logger writes is not compared"),
+    BlindSpot(
+        "embodied/run/*", r"\blog|\bsave|usage|report_stats|print", "what is logged and saved is not compared whole"
+    ),
+    BlindSpot("dreamerv3/main.py:*", r"seed|size|online|fracs|logger", "it is given its seed and sizes"),
+    BOUNDS,
+)
