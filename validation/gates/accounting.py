@@ -8,7 +8,7 @@ name, and a gate has to say of each whether it was executed (`executed`). All fu
 import ast
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -363,7 +363,7 @@ def patched_alike(
     return {path.removeprefix(prefix): data for path, data in files.items() if path.startswith(prefix)}, tuple(names)
 
 
-def total(distances: Iterable[tuple[int, int]]) -> tuple[int, int]:
+def total(distances: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Definitions and lines over all files."""
     return sum(one[0] for one in distances), sum(one[1] for one in distances)
 

@@ -135,7 +135,7 @@ def is_ours(change: Change, subject) -> bool:
 
 
 def is_taken(change: Change) -> bool:
-    """Whether it is new data that every run has as it is: a setting, or a table, which only changed code can ask for."""
+    """Whether it is new data that every run has as it is: a setting, or a table, which only changed code asks for."""
     if change.kind != ADDED:
         return False
     if change.what == "key":
