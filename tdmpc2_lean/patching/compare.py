@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.parsing import parse
+from tdmpc2_lean.patching import structure
 from tdmpc2_lean.patching.disk import Store
 from tdmpc2_lean.patching.record import is_git, left_out, original_files, store_of
 from tdmpc2_lean.patching.render import already_there, render, render_series
@@ -44,8 +45,9 @@ class FileAudit:
     """A changed file, function by function: dotted names in source order.
 
     A class's own statements go by the class's name, a module's by `<module>`. A function includes its
-    decorators and the functions in it. kind: 'changed', 'added', 'removed' or, if it is not Python that
-    parses, 'other'.
+    decorators and the functions in it. Untouched is what does the same: comments, formatting, docstrings, names
+    of local variables and the place in the file do not count (see `structure`). kind: 'changed', 'added',
+    'removed' or, if it is not Python that parses, 'other'.
     """
 
     path: str
@@ -170,6 +172,7 @@ def audit_file(path: str, before: bytes | None, after: bytes | None) -> FileAudi
             raise ValueError
         old = {} if before is None else functions(before)
         new = {} if after is None else functions(after)
+        touched = _touched(before, after)
     except (SyntaxError, ValueError):
         return FileAudit(
             path, "other" if kind == "changed" else kind, lines_added=added, lines_removed=removed
@@ -177,13 +180,26 @@ def audit_file(path: str, before: bytes | None, after: bytes | None) -> FileAudi
     return FileAudit(
         path,
         kind,
-        untouched=tuple(name for name in new if old.get(name) == new[name]),
-        changed=tuple(name for name in new if name in old and old[name] != new[name]),
+        untouched=tuple(name for name in new if name in old and name not in touched),
+        changed=tuple(name for name in new if name in old and name in touched),
         added=tuple(name for name in new if name not in old),
         removed=tuple(name for name in old if name not in new),
         lines_added=added,
         lines_removed=removed,
     )
+
+
+def _touched(before: bytes | None, after: bytes | None) -> set[str]:
+    """Dotted names of what is in both files and does not do the same; a module's tables go by `<module>`."""
+    if before is None or after is None:
+        return set()
+    old, new = structure.definitions(before), structure.definitions(after)
+    found = set()
+    for name in {*old, *new}:
+        forms = old.get(name), new.get(name)
+        if None in forms or not forms[0].does_what(forms[1]):
+            found.add(structure.MODULE if "table" in {form.kind for form in forms if form} else name)
+    return found
 
 
 # ------------------------------------------------------------------------------------------ finding the bytes

@@ -124,7 +124,6 @@ class A(B):
     ("old", "new", "changed"),
     [
         (b"return x", b"return x + 1", "f"),
-        (b"# why", b"# for no reason", "f"),
         (b"@deco", b"@other", "f"),
         (b"f(x)", b"f(x, y=1)", "f"),
         (b"return 1\n        return inner", b"return 2\n        return inner", "A.g"),
@@ -145,6 +144,16 @@ def test_any_change_is_told_for_the_function_that_holds_it_and_no_other(old, new
 def test_moving_code_and_changing_line_ends_touches_no_function():
     assert audit_file("f.py", BASE, b"\n# new\n" + BASE).changed == ()
     assert audit_file("f.py", BASE, BASE.replace(b"\n", b"\r\n")).changed == ()
+
+
+def test_what_does_the_same_is_untouched_however_it_is_written():
+    """A comment, spaces, another name of a local variable, another place in the file: no function is touched."""
+    for was, now in ((b"# why", b"# for no reason"), (b"y = 1", b"y=1"), (b"return x", b"return (x)")):
+        found = audit_file("f.py", BASE, BASE.replace(was, now))
+        assert found.changed == () and found.kind == "changed"
+    one, two = b"def f():\n    a = 1\n    return a\n", b"def g(x): return x\n"
+    found = audit_file("f.py", one + two, two + one.replace(b"a", b"b"))
+    assert found.changed == () and set(found.untouched) == {"<module>", "f", "g"}
 
 
 def test_a_removed_function_and_a_file_that_is_no_python_are_told():

@@ -104,6 +104,13 @@ def test_local_changes_are_named(tmp_path):
     assert "local changes" in figure.read_run(folder_with(tmp_path, [(0, 1)], upstream=code)).code
 
 
+def test_code_that_hashes_do_not_call_official_is_not_called_so(tmp_path):
+    """A fork's own commit, without local changes: only `verified` says what it is."""
+    code = {"upstream": "tdmpc2", "commit": "2521f39" + "0" * 33, "patches": [], "local_changes": []}
+    told = [figure.code_of({"upstream": code | {"verified": verified}}) for verified in (False, True)]
+    assert told == ["code that is not official, 2521f39, 0 patches", "official code 2521f39, 0 patches"]
+
+
 def test_a_run_without_evaluations_gets_no_figure(tmp_path):
     assert figure.draw_run(folder_with(tmp_path, [])) is None
     assert not (tmp_path / "curve.png").exists()

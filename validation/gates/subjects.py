@@ -57,7 +57,7 @@ class GateSubject:
     @cached_property
     def official(self) -> dict[str, bytes]:
         """The same of its reference, unpatched."""
-        code_dir = self.prefix(0) if self.reference.release and self.series else self.reference.code_dir
+        code_dir = self.prefix(0)
         return accounting.read_code(code_dir, accounting.data_in(code_dir))
 
     @cached_property
@@ -90,7 +90,7 @@ class GateSubject:
         """
         if length == 0 and not self.reference.release:
             return self.reference.code_dir
-        names = [patch.name for patch in self.series.patches[:length]]
+        names = [patch.name for patch in self.series.patches[:length]] if self.series else []
         return patched.materialise(self.reference, names, self.series).code_dir
 
 
@@ -129,7 +129,7 @@ def find_subject(
 
     Unpatched official code (also by default, and the miniature): the subject is that code with the whole series.
     Everything else, whoever names it, is the subject as it is, and the reference is an official commit, unpatched: see
-    `judge_of`. What is official is said by hashes alone.
+    `named_judge`. What is official is said by hashes alone.
     upstream: default: that of the folder that `where` names, else tdmpc2. against: names the official commit.
     patching: for benchmarks: what has no patches yet is meant with the whole series, official or not.
     """
@@ -155,31 +155,53 @@ def find_subject(
 def judge_of(checkout: upstreams.Checkout, against: str | None = None) -> tuple[upstreams.Checkout, str]:
     """(official checkout, why it): what a fork, or a checkout with patches or local changes, is compared with.
 
-    The commit that is named; else the checkout's own commit where that is official; else the official commit to which
-    an archive comes nearest; else the newest official one among its ancestors; else the pin. UserError where the one
-    named is not official.
+    The commit that `against` names, which has to be official; else what `named_judge` says.
+    """
+    if against is None or checkout.upstream == MINIATURE:
+        name, why = named_judge(checkout)
+        return upstreams.find_checkout(checkout.upstream, name), why
+    known = UPSTREAMS[checkout.upstream]
+    found = upstreams.find_checkout(known.name, against, allow_local_changes=True)
+    if not found.verified or found.patches:
+        raise UserError(
+            f"{against} is {found.label}, which hashes do not say to be official: it cannot be a judge.",
+            f"name an official commit, such as {known.pin[:7]}; `tdmpc2-lean upstream list` shows those here",
+        )
+    return found, "named by --against"
+
+
+def reference_of(checkout: upstreams.Checkout) -> str:
+    """What names the unpatched official code of a checkout; UserError where nothing says which that is."""
+    return named_judge(checkout)[0]
+
+
+def named_judge(checkout: upstreams.Checkout) -> tuple[str, str]:
+    """(what names an official checkout, why that one), for a checkout that is anything else.
+
+    Its own commit where that is official, or the official one to which an archive comes nearest; else the newest
+    official one among its ancestors; else the pin. UserError for files that come near to no commit.
     """
     if checkout.upstream == MINIATURE:
-        return upstreams.find_checkout(MINIATURE), "its own files"
-    known = UPSTREAMS[checkout.upstream]
-    if against is not None:
-        found = upstreams.find_checkout(known.name, against)
-        if not found.verified or found.patches:
-            raise UserError(
-                f"{against} is {found.label}, which hashes do not say to be official: it cannot be a judge.",
-                f"name an official commit, such as {known.pin[:7]}; `tdmpc2-lean upstream list` shows those here",
-            )
-        return found, "named by --against"
+        return MINIATURE, "its own files"
     if checkout.release:
-        return upstreams.find_checkout(known.name, "release"), "the release that it is of"
-    if checkout.commit is not None and repository.is_official(known, checkout.commit):
-        why = "the official commit to which it comes nearest" if checkout.nearest else "its own commit"
-        return upstreams.find_checkout(known.name, checkout.commit), why
+        return "release", "the release that it is of"
+    known = UPSTREAMS[checkout.upstream]
+    if checkout.commit is None:
+        raise UserError(
+            f"{checkout.root} is no official commit's tree and comes near to none in the cache: there is nothing to "
+            "compare it with.",
+            f"`tdmpc2-lean upstream fetch --upstream {known.name}` brings the history by which it may be known; or "
+            "name an official commit: gate run --against COMMIT",
+        )
+    if repository.is_official(known, checkout.commit):
+        return (
+            checkout.commit,
+            "the official commit to which it comes nearest" if checkout.nearest else "its own commit",
+        )
     commit = official_ancestor(checkout)
     if commit is not None:
-        return upstreams.find_checkout(known.name, commit), f"the newest official ancestor of {checkout.commit[:7]}"
-    why = "the pin, because no commit of the official history in the cache is among its ancestors"
-    return upstreams.find_checkout(known.name, known.pin), why
+        return commit, f"the newest official ancestor of {checkout.commit[:7]}"
+    return known.pin, "the pin, because no commit of the official history in the cache is among its ancestors"
 
 
 def official_ancestor(checkout: upstreams.Checkout) -> str | None:
