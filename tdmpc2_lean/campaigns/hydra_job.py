@@ -15,7 +15,7 @@ from typing import Any
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.errors import CompactHydraException
-from omegaconf import MISSING
+from omegaconf import MISSING, OmegaConf
 
 
 @dataclass
@@ -54,6 +54,8 @@ def main(config) -> str:
     from tdmpc2_lean.runs.folder import Held
     from tdmpc2_lean.runs.plan import Conditions
 
+    if OmegaConf.is_missing(config, "protocol"):
+        raise CompactHydraException("which protocol? Write protocol=NAME; the names: tdmpc2-lean validate list")
     presets = tuple(part for part in config.lean.split("+") if part)
     conditions = Conditions(
         config.device, config.compile, config.threads, config.upstream, False, config.checkpoint_minutes

@@ -54,7 +54,7 @@ def run_all(
             if len(jobs) == 1:
                 raise
             result, said = Result(job, ELSEWHERE, told=held.message), held.message
-        except UserError as failure:
+        except (UserError, OSError) as failure:  # the latter of a disk that is full or gone
             if len(jobs) == 1:
                 raise
             result, said = Result(job, FAILED, told=str(failure)), f"failed: {failure}"

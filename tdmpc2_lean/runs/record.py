@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 import tdmpc2_lean
 from tdmpc2_lean.errors import UserError
@@ -74,6 +74,20 @@ class Provenance(Described):
     platform: str | None = None
     tdmpc2_lean: OwnVersion | None = None
 
+    @field_validator("code")
+    @classmethod
+    def code_is_described(cls, code: dict[str, Any]) -> dict[str, Any]:
+        """What readers rely on has its type, where it is there."""
+        patches = code.get("patches", [])
+        if not isinstance(patches, list) or not all(isinstance(one, dict) and "name" in one for one in patches):
+            raise ValueError("patches are no list of named ones")
+        for key in ("upstream", "commit", "tree", "patched_tree", "release"):
+            if not isinstance(code.get(key), str | None):
+                raise ValueError(f"{key} is no text")
+        if not isinstance(code.get("local_changes", []), list | bool | None):
+            raise ValueError("local_changes is no list")
+        return code
+
     @property
     def short_hash(self) -> str:
         """What a line of the curve calls it by. On which of equal cores it ran is not part of it."""
@@ -101,6 +115,14 @@ class Start(Described):
     resumed_at: int | None = None
     budget: int | None = None
     log: str | None = None
+
+    @field_validator("started", "ended")
+    @classmethod
+    def is_a_time(cls, text: str | None) -> str | None:
+        """ISO 8601 with its zone."""
+        if text is not None and datetime.fromisoformat(text).tzinfo is None:
+            raise ValueError("a time without its zone")
+        return text
 
 
 class Timing(Described):
@@ -162,6 +184,13 @@ class RunRecord(Described):
     evaluations: tuple[Evaluation, ...] = ()
     details: dict[str, Any] = Field(default_factory=dict)
     packages: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def every_start_has_its_provenance(self) -> "RunRecord":
+        absent = [start.provenance for start in self.starts if start.provenance not in self.provenances]
+        if absent:
+            raise ValueError(f"the provenance {shortened(absent[0])} of a start is missing")
+        return self
 
     @property
     def start(self) -> Start:
@@ -261,6 +290,8 @@ def faults_of(error: ValidationError, most: int = 3) -> str:
             told.append(f"{where} is missing")
         elif fault["type"] == "extra_forbidden":
             told.append(f"{where} is unknown")
+        elif fault["type"] == "value_error":
+            told.append(f"{where}: {fault['ctx']['error']}")
         else:
             told.append(f"{where} is {shortened(fault['input'])} ({fault['msg'].lower()})")
     more = error.error_count() - most

@@ -148,6 +148,11 @@ class Tdmpc2Adapter(Adapter):
                 f"training has diverged: {diverged.partition(': ')[2]}\n  log: {log.path}",
                 "the last checkpoint is from before that, and the same settings diverge again: choose others",
             )
+        too_large = next((line for line in reversed(log.last) if line.startswith("MemoryError: the replay")), "")
+        if too_large:
+            return RunFailed(
+                f"{too_large.partition(': ')[2]}.\n  log: {log.path}", "a smaller buffer_size=, or a machine with more"
+            )
         if any(said in text for said in FULL_DISK):
             return RunFailed(f"the disk is full.\n  log: {log.path}", f"make room; {GOES_ON}")
         if exit_code == -signal.SIGKILL:

@@ -19,6 +19,7 @@ import time
 from datetime import UTC, datetime
 
 from tdmpc2_lean.runs.channel import EVERY, read_request, run_script
+from tdmpc2_lean.tdmpc2 import memory
 
 
 class Episodes:
@@ -87,6 +88,8 @@ class TrainerWatch:
 
         cfg = trainer.cfg
         write_config(self.request["config"], cfg)
+        if not cfg.multitask:
+            memory.check(cfg, getattr(trainer.agent, "device", None))
         self.watch_losses(trainer)
         self.watch_checkpoint(trainer)
         device = getattr(trainer.agent, "device", None)

@@ -18,6 +18,7 @@ from tdmpc2_lean.runs.watching import Log
 from tdmpc2_lean.runs.words import hydra_word
 from tdmpc2_lean.tdmpc2.configuration import official_settings
 from tdmpc2_lean.tdmpc2.plan import Planner
+from tdmpc2_lean.versions import changed, versions
 
 SAFE_LOAD = "safe-load"
 # Of a training run's overrides, those that say nothing about its agent and environment.
@@ -48,6 +49,8 @@ class EvaluationPlanner(Planner):
             raise UserError(
                 f"there is no checkpoint {self.checkpoint}.{self.others()}", "name another checkpoint="
             )
+        if self.checkpoint.stat().st_size == 0:
+            raise UserError(f"{self.checkpoint} is no whole checkpoint: it is empty.", "name another checkpoint=")
         self.words = replace(
             self.words,
             hydra=tuple(word for word in self.words.hydra if word.partition("=")[0] != "checkpoint"),
@@ -72,11 +75,14 @@ class EvaluationPlanner(Planner):
         self.notes.append("settings taken from the run that made the checkpoint: " + " ".join(said))
         code = run.code
         if not self.words.own.get("upstream"):
-            where = "miniature" if code["upstream"] == "miniature" else code.get("commit")
+            where = "miniature" if code.get("upstream") == "miniature" else code.get("commit")
             if where:
                 self.words = replace(self.words, own={**self.words.own, "upstream": where})
             if code.get("local_changes"):
                 self.notes.append("the run's code had local changes, which this evaluation does not have")
+        others = changed(run.provenance.versions, versions())
+        if others:
+            self.notes.append(f"the run was made with other versions than are installed: {'; '.join(others)}")
 
     def default_presets(self) -> tuple[str, ...]:
         return ()

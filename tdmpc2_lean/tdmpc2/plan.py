@@ -8,13 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from tdmpc2_lean.environments import dm_control, rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patched import materialise
 from tdmpc2_lean.runs import presets, threads, words
 from tdmpc2_lean.runs.plan import TRAIN, Plan, Request
 from tdmpc2_lean.runs.presets import Preset, Shelf
-from tdmpc2_lean.runs.record import Device, LoadedCheckpoint, Threads
+from tdmpc2_lean.runs.record import Device, LoadedCheckpoint, Threads, faults_of
 from tdmpc2_lean.runs.specification import Specification
 from tdmpc2_lean.runs.words import hydra_word
 from tdmpc2_lean.tdmpc2.configuration import composed, is_missing, official_settings, settings_of_absent_patches
@@ -23,6 +25,7 @@ from tdmpc2_lean.upstreams import find_checkout
 UPSTREAM = "tdmpc2"
 CHECKPOINT = "checkpoint"  # the patch by which a run can go on, and its setting checkpoint_minutes
 CHECKPOINT_MINUTES = 5
+SET_OF_TASKS = re.compile(r"mt\d+")  # mt30, mt80
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 
 
@@ -54,8 +57,8 @@ class Planner:
         config = composed(self.patched.code_dir, hydra)
         self.check_config(config)
         task = str(config["task"])
-        dm_control.check(task, self.patched.code_dir)
-        dmcontrol = dm_control.is_dmcontrol(task, self.patched.code_dir)
+        dmcontrol = self.check_environment(task)
+        self.check_data(task, config)
         minutes = self.checkpoint_minutes(config, chosen, dmcontrol)
         hydra += [hydra_word(key, value) for key, value in minutes.items()]
         config |= minutes
@@ -72,7 +75,7 @@ class Planner:
         overrides = {key: config[key] for key in chosen if key in config}
         plan = Plan(
             kind=self.kind,
-            specification=Specification(
+            specification=specified(
                 upstream=UPSTREAM,
                 source="dm_control" if dmcontrol else "other",
                 tasks=(task,),
@@ -153,7 +156,7 @@ class Planner:
         for preset in self.presets:
             words.check_keys(preset.keys(), known, missing, f"preset {preset.name!r}: ")
         words.check_keys([word.partition("=")[0] for word in self.words.hydra], known, missing)
-        if self.kind == TRAIN and self.words.settings().get("checkpoint"):
+        if self.kind == TRAIN and "checkpoint" in self.words.settings():
             raise UserError(
                 "checkpoint= is for evaluation: the official train.py does not load it, whatever it names.",
                 "tdmpc2-lean evaluate checkpoint=…; a run that was stopped goes on by its own command",
@@ -211,6 +214,25 @@ class Planner:
         if any(config.get(key) for key in videos) and find_spec("imageio_ffmpeg") is None:
             raise UserError(f"{videos[0]}=true needs imageio-ffmpeg.", "pip install imageio-ffmpeg")
 
+    def check_environment(self, task: str) -> bool:
+        """Whether dm_control simulates the task. UserError if there is no such task, or it cannot be made here.
+
+        The one place where what an environment needs is tried, before the run's folder is made.
+        """
+        dm_control.check(task, self.patched.code_dir)
+        return dm_control.is_dmcontrol(task, self.patched.code_dir)
+
+    def check_data(self, task: str, config: Mapping[str, Any]) -> None:
+        """UserError if a multi-task agent is to be trained, which the official code does from files, without any."""
+        if self.kind != TRAIN or not SET_OF_TASKS.fullmatch(task):
+            return
+        get = f"the data set of {task} is on https://www.tdmpc2.com/dataset; write data_dir=FOLDER"
+        if is_missing(config.get("data_dir")):
+            raise UserError(f"task={task} is trained on a data set, and data_dir= does not say where it is.", get)
+        folder = (self.cwd / Path(str(config["data_dir"])).expanduser()).resolve()
+        if not any(folder.glob("*.pt")):
+            raise UserError(f"task={task} is trained on a data set, and there are no *.pt files in {folder}.", get)
+
     def check_seeding(self, config: Mapping[str, Any], dmcontrol: bool) -> None:
         seed_steps = config.get("seed_steps")
         if self.kind != "train" or isinstance(seed_steps, bool) or not isinstance(seed_steps, int):
@@ -233,7 +255,8 @@ class Planner:
         if not PLAIN_NAME.fullmatch(name):
             raise UserError(
                 f"exp_name={name!r} is no name of a folder.",
-                "choose another exp_name=, of letters, digits and any of _ . , + = -",
+                "choose another exp_name=, of letters, digits and any of _ . , + = -, which begins with one of the "
+                "first two; runs lie in logs/TASK/SEED/EXP_NAME of the folder that the command is typed in",
             )
         where = self.request.folder or self.cwd
         return where / "logs" / str(config["task"]) / str(config["seed"]) / name
@@ -271,6 +294,16 @@ class Planner:
 
     def checkpoint_record(self) -> LoadedCheckpoint | None:
         return None
+
+
+def specified(**fields: Any) -> Specification:
+    """The specification of these fields. UserError for one that is not of its type."""
+    try:
+        return Specification(**fields)
+    except ValidationError as error:
+        told = f"the run cannot be described: {faults_of(error)}."
+        raise UserError(told, "give these settings other values") from None
+
 
 def as_text(word: str) -> str:
     """A word whose value is a name: `exp_name=1` means the text, which Hydra would take for a number."""
