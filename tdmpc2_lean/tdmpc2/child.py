@@ -49,6 +49,7 @@ class TrainerWatch:
         self.trainer = None
         self.stopping = False
         self.losses = {}  # name -> [sum, number of them] since the last line
+        self.last_metrics, self.last_update = {}, None  # what the last update returned, and its agent step
         self.evaluation_seconds = 0.0
         self.evaluating_since = None
         self.lock = threading.Lock()
@@ -59,7 +60,14 @@ class TrainerWatch:
 
         def announced_train(trainer, *args, **kwargs):
             self.begin(trainer)
-            result = train(trainer, *args, **kwargs)
+            try:
+                result = train(trainer, *args, **kwargs)
+            except FloatingPointError:
+                raise
+            except Exception:
+                # What fails first is often the simulator, of an action that is not a number.
+                self.check(self.last_metrics, self.last_update)
+                raise
             self.look()
             return result
 
@@ -107,23 +115,30 @@ class TrainerWatch:
         threading.Thread(target=self.keep_looking, daemon=True).start()
 
     def watch_losses(self, trainer):
-        """Have every logged loss looked at: the first that is not finite ends the run, named."""
-        log = trainer.logger.log
+        """Have every logged loss looked at, and the last update's if training fails: one not finite is named."""
+        log, update = trainer.logger.log, trainer.agent.update
 
         def checked_log(metrics, category="train"):
+            self.check(metrics, getattr(trainer, "_step", metrics.get("iteration", "?")))
             for name, value in metrics.items():
-                if not name.endswith(("_loss", "grad_norm")):
-                    continue
-                value = float(value)
-                if not math.isfinite(value):
-                    where = getattr(trainer, "_step", metrics.get("iteration", "?"))
-                    raise FloatingPointError(f"{name} is {value} at agent step {where}")
                 if name.endswith("_loss"):
                     pair = self.losses.setdefault(name.removesuffix("_loss"), [0.0, 0])
-                    pair[0], pair[1] = pair[0] + value, pair[1] + 1
+                    pair[0], pair[1] = pair[0] + float(value), pair[1] + 1
             return log(metrics, category)
 
-        trainer.logger.log = checked_log
+        def noted_update(*args, **kwargs):
+            metrics = update(*args, **kwargs)
+            self.last_metrics, self.last_update = metrics, getattr(trainer, "_step", "?")
+            return metrics
+
+        trainer.logger.log, trainer.agent.update = checked_log, noted_update
+
+    @staticmethod
+    def check(metrics, step):
+        """FloatingPointError, which names it, for a loss or norm that is not finite."""
+        for name, value in (metrics or {}).items():
+            if name.endswith(("_loss", "grad_norm")) and not math.isfinite(float(value)):
+                raise FloatingPointError(f"{name} is {float(value)} at agent step {step}")
 
     def watch_checkpoint(self, trainer):
         """Where the run's state is saved: tell from which step it goes on, and stop only once it is saved."""
