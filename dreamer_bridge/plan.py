@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import arms, config, cores, curve, settings, tasks, trust
+from dreamer_bridge import arms, config, cores, curve, schema, settings, tasks, trust
 from dreamer_bridge.arms import Arm
 from dreamer_bridge.ratio import Ratio
+from tdmpc2_lean import patching
 from tdmpc2_lean.environments import rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
@@ -66,6 +67,7 @@ def training(request: Request, shelf: Shelf) -> Plan:
     if "task" not in own:
         raise UserError("which task?", "add task=DOMAIN-TASK, such as task=cartpole-balance")
     task = tasks.official(own["task"])
+    schema.check_suite(task)
 
     checkout = find_checkout(DREAMERV3, own.get("upstream") or None, allow_local_changes=request.allow_local_changes)
     if checkout.upstream != DREAMERV3:
@@ -73,6 +75,7 @@ def training(request: Request, shelf: Shelf) -> Plan:
     patched = materialise(checkout, patch_names(asked))
     document = config.read(patched.code_dir)
     known = config.keys(document)
+    applied = patching.read_series(DREAMERV3).closure(name for name, _ in patched.patches)
 
     # The later ones win: the bridge's, the presets', the arm's, the words', the official flags.
     more_configs, rest = config.split_configs(flags)
@@ -86,6 +89,7 @@ def training(request: Request, shelf: Shelf) -> Plan:
     chunk = whole(own.get("chunk") or str(preset_values.pop("chunk", curve.CHUNK)), "chunk", 1)
     preset_values.pop("chunk", None)
     configs = [OFFICIAL, *([str(size)] if size else []), *more_configs]
+    schema.check_written(document, applied, preset_values | given_settings)
     before = config.resolved(document, configs, [*config.as_flags(ours | preset_values | given_settings), *rest])
     of_arm = arm.settings(before["agent"]["loss_scales"])
     if of_arm and any(key in given_settings or mentions(rest, key) for key in of_arm):
@@ -113,6 +117,9 @@ def training(request: Request, shelf: Shelf) -> Plan:
                 "leave one of both away",
             )
 
+    schema.check(
+        document, applied, found, words=given_settings, preset_values=preset_values, presets=chosen
+    )
     picture = found["env"]["dmc"]["image"] or found["env"]["dmc"].get("log_image", True)
     dmc = task.startswith("dmc_")
     environment = (

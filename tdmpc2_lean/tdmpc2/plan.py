@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tdmpc2_lean.environments import dm_control, rendering
+from tdmpc2_lean import environments, patching
+from tdmpc2_lean.environments import Environment, rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patched import materialise
 from tdmpc2_lean.runs import presets, threads, words
@@ -19,13 +20,14 @@ from tdmpc2_lean.runs.presets import Preset, Shelf
 from tdmpc2_lean.runs.record import Device, LoadedCheckpoint, Threads, faults_of
 from tdmpc2_lean.runs.specification import Specification
 from tdmpc2_lean.runs.words import hydra_word
+from tdmpc2_lean.settings import given_by
+from tdmpc2_lean.settings import tdmpc2 as settings
 from tdmpc2_lean.tdmpc2.configuration import composed, is_missing, official_settings, settings_of_absent_patches
 from tdmpc2_lean.upstreams import find_checkout
 
 UPSTREAM = "tdmpc2"
 CHECKPOINT = "checkpoint"  # the patch by which a run can go on, and its setting checkpoint_minutes
-CHECKPOINT_MINUTES = 5
-SET_OF_TASKS = re.compile(r"mt\d+")  # mt30, mt80
+CHECKPOINT_MINUTES = 2
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 
 
@@ -56,32 +58,30 @@ class Planner:
         chosen, hydra = self.hydra_words()
         config = composed(self.patched.code_dir, hydra)
         self.check_config(config)
-        task = str(config["task"])
-        dmcontrol = self.check_environment(task)
-        self.check_data(task, config)
-        minutes = self.checkpoint_minutes(config, chosen, dmcontrol)
+        self.environment = self.found_environment(config, hydra)
+        self.check_data(config)
+        minutes = self.checkpoint_minutes(config, chosen)
         hydra += [hydra_word(key, value) for key, value in minutes.items()]
         config |= minutes
-        self.check_seeding(config, dmcontrol)
+        self.check_settings_values(config)
         draws = rendering.is_needed(self.kind, config)
-        environment = dict.fromkeys(threads.VARIABLES, str(number)) | rendering.variable(
-            draws, dmcontrol, os.environ
-        )
+        variables = self.variables(draws)
+        known = settings.effective(config)
         code_folder = self.code_folder(config)
         folder = self.request.folder or code_folder
         hydra += self.run_dir(folder)
-        repeat = dm_control.ACTION_REPEAT_OF_DMCONTROL if dmcontrol else 1
-        every = config.get("eval_freq")
+        repeat = self.environment.action_repeat or 1
+        every = known.get("eval_freq")
         overrides = {key: config[key] for key in chosen if key in config}
         plan = Plan(
             kind=self.kind,
             specification=specified(
                 upstream=UPSTREAM,
-                source="dm_control" if dmcontrol else "other",
-                tasks=(task,),
+                source=self.environment.suite,
+                tasks=(self.environment.task,),
                 presets=tuple(map(presets.use_of, self.presets)),
-                seed=config["seed"],
-                agent_steps=config["steps"],
+                seed=known["seed"],
+                agent_steps=known["steps"],
                 action_repeat=repeat,
                 chunk=max(1, every if isinstance(every, int) else 1) * repeat,
                 overrides=overrides,
@@ -99,11 +99,11 @@ class Planner:
             threads=Threads(number=number, why=why),
             device=Device(kind=str(config.get("device", "cuda:0"))),
             compile=config.get("compile"),
-            environment=environment,
+            environment=dict.fromkeys(threads.VARIABLES, str(number)) | variables,
             launch={
                 "script": str(self.patched.code_dir / f"{self.kind}.py"),
                 "words": hydra,
-                "probe": "dm_control.suite" if dmcontrol else None,
+                "probe": "dm_control.suite" if self.environment.source else None,
                 "draws": draws,
             },
             details={"hydra": hydra},
@@ -173,7 +173,7 @@ class Planner:
             key: value for key, value in self.own_defaults().items() if key not in given and key not in values
         }
         hydra = [hydra_word(key, value) for key, value in (ours | values).items()]
-        return list(dict.fromkeys([*values, *given])), [*hydra, *self.words.hydra]
+        return list(dict.fromkeys([*values, *given])), [*hydra, *map(settings.quoted, self.words.hydra)]
 
     def own_defaults(self) -> dict[str, Any]:
         """Where our default differs from the official one. Naming a W&B project asks for W&B."""
@@ -181,12 +181,11 @@ class Planner:
         asks_for_wandb = {"wandb_project", "wandb_entity"} & set(self.words.settings())
         return {"exp_name": name or "default"} | ({} if asks_for_wandb else {"enable_wandb": False})
 
-    def checkpoint_minutes(
-        self, config: Mapping[str, Any], chosen: Sequence[str], dmcontrol: bool
-    ) -> dict[str, Any]:
+    def checkpoint_minutes(self, config: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
         """How often the run's state is saved, where nobody has said it and the run can go on from it."""
         if self.kind != TRAIN or "checkpoint_minutes" not in config or "checkpoint_minutes" in chosen:
             return {}
+        dmcontrol = self.environment.name is not None
         if not dmcontrol or config.get("obs") != "state":
             self.notes.append(
                 "the run's state is not saved: stopped, it begins anew. "
@@ -210,21 +209,32 @@ class Planner:
                 )
             if find_spec("wandb") is None:
                 raise UserError("W&B is asked for, and wandb is not installed.", "pip install wandb")
-        videos = ("save_video",) if self.kind == "evaluate" else ("save_video_files",)
-        if any(config.get(key) for key in videos) and find_spec("imageio_ffmpeg") is None:
-            raise UserError(f"{videos[0]}=true needs imageio-ffmpeg.", "pip install imageio-ffmpeg")
+        rendering.check_video(self.kind, config)
 
-    def check_environment(self, task: str) -> bool:
-        """Whether dm_control simulates the task. UserError if there is no such task, or it cannot be made here.
+    def found_environment(self, config: dict[str, Any], hydra: list[str]) -> Environment:
+        """The environment of the task, which the code is then told in its own spelling. UserError if there is none."""
+        written = str(config["task"])
+        found = environments.find(UPSTREAM, written, self.patched.code_dir)
+        if found.task != written:
+            config["task"] = found.task
+            hydra.append(hydra_word("task", found.task))
+        return found
 
-        The one place where what an environment needs is tried, before the run's folder is made.
-        """
-        dm_control.check(task, self.patched.code_dir)
-        return dm_control.is_dmcontrol(task, self.patched.code_dir)
+    def variables(self, draws: bool) -> dict[str, str]:
+        """What the environment needs of its process. UserError, before the run has a folder, if it cannot be made."""
+        drawn = environments.backend(self.environment.source, draws, os.environ)
+        if drawn.note:
+            self.notes.append(drawn.note)
+        variables = dict(drawn.variables)
+        broken = self.environment.probe(variables)
+        if broken is not None:
+            raise broken
+        return variables
 
-    def check_data(self, task: str, config: Mapping[str, Any]) -> None:
+    def check_data(self, config: Mapping[str, Any]) -> None:
         """UserError if a multi-task agent is to be trained, which the official code does from files, without any."""
-        if self.kind != TRAIN or not SET_OF_TASKS.fullmatch(task):
+        task = self.environment.task
+        if self.kind != TRAIN or len(self.environment.members) < 2:
             return
         get = f"the data set of {task} is on https://www.tdmpc2.com/dataset; write data_dir=FOLDER"
         if is_missing(config.get("data_dir")):
@@ -233,16 +243,18 @@ class Planner:
         if not any(folder.glob("*.pt")):
             raise UserError(f"task={task} is trained on a data set, and there are no *.pt files in {folder}.", get)
 
-    def check_seeding(self, config: Mapping[str, Any], dmcontrol: bool) -> None:
+    def check_settings_values(self, config: Mapping[str, Any]) -> None:
+        """UserError for settings that are not of their type, or out of their range."""
+        settings.check(
+            patching.read_series(self.checkout.upstream).closure(name for name, _ in self.patched.patches),
+            config,
+            given=given_by(words.read(self.request.words).settings(), self.presets, config),
+            kind=self.kind,
+            episode=self.environment.agent_steps,
+        )
         seed_steps = config.get("seed_steps")
         if self.kind != "train" or isinstance(seed_steps, bool) or not isinstance(seed_steps, int):
             return
-        if dmcontrol and seed_steps < dm_control.EPISODE_OF_DMCONTROL:
-            raise UserError(
-                f"seed_steps={seed_steps} is less than an episode of {dm_control.EPISODE_OF_DMCONTROL} steps, "
-                "and the replay buffer samples from whole episodes.",
-                f"write seed_steps={dm_control.EPISODE_OF_DMCONTROL} or more",
-            )
         steps = config.get("steps")
         if isinstance(steps, int) and seed_steps > steps:
             self.notes.append(
