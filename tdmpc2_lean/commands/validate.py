@@ -106,16 +106,15 @@ def run(
 
 def smokes(upstream: str | None) -> tuple[str, ...]:
     """The tiny run of every agent whose packages are here; with `upstream`, of that one's."""
-    from importlib.util import find_spec
-
+    from tdmpc2_lean.runs.adapter import adapter_of
     from tdmpc2_lean.upstreams.checkout import upstream_of
     from tdmpc2_lean.validation.judging import protocols
 
     tiny = [entry for entry in protocols.registry().values() if not entry.judged and not entry.missing]
     if upstream is not None:
         tiny = [entry for entry in tiny if entry.agent == upstream_of(upstream)]
-    elif find_spec("elements") is None:
-        left = [entry for entry in tiny if entry.agent == "dreamerv3"]
+    else:
+        left = [entry for entry in tiny if adapter_of(entry.agent).missing]
         tiny = [entry for entry in tiny if entry not in left]
         for entry in left:
             click.echo(f"note: {entry.name} is not run; it needs pip install 'tdmpc2_lean[dreamer]'", err=True)

@@ -5,6 +5,7 @@
 
 import abc
 import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,19 @@ class Adapter(abc.ABC):
 
     upstream: its name. command: the command line that is about it. title: the agent's name for people.
     patience: seconds that an interrupted run gets to save its state and end.
+    needs: modules without which no run can be made, and which may not be installed.
     """
 
     upstream: str
     command: str
     title: str
     patience: float = 20.0
+    needs: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> list[str]:
+        """Those of `needs` that are not installed."""
+        return [name for name in self.needs if importlib.util.find_spec(name) is None]
 
     # ------------------------------------------------------------------------------------------- configured
 

@@ -240,14 +240,14 @@ def evaluations(
     return tuple(agent.evaluations(plan, earlier.evaluations if earlier else (), progress, log))
 
 
-def timing_of(progress: Progress, earlier: RunRecord | None) -> record.Timing:
+def timing_of(progress: Progress, earlier: RunRecord | None) -> record.RunTiming:
     """Wall time over all starts; speeds of this one."""
     now = progress.timing()
-    before = earlier.timing if earlier is not None else record.Timing()
+    before = earlier.timing if earlier is not None else record.RunTiming()
     for key in ("train_seconds", "evaluation_seconds", "cpu_seconds"):
         if now.get(key) is not None and getattr(before, key) is not None:
             now[key] = round(now[key] + getattr(before, key), 2)
-    return record.Timing(**now)
+    return record.RunTiming(**now)
 
 
 def too_short(plan: Plan) -> str | None:

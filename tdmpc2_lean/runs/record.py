@@ -125,7 +125,7 @@ class Start(Described):
         return text
 
 
-class Timing(Described):
+class RunTiming(Described):
     """Over all starts: steps (agent steps), wall seconds; over the last start alone: the speeds.
 
     learning_steps_per_second: after seeding and pretraining, evaluations left out. updates: gradient updates so far.
@@ -180,7 +180,7 @@ class RunRecord(Described):
     starts: tuple[Start, ...] = Field(min_length=1)
     provenances: dict[str, Provenance]
     checkpoint: LoadedCheckpoint | None = None
-    timing: Timing = Field(default_factory=Timing)
+    timing: RunTiming = Field(default_factory=RunTiming)
     evaluations: tuple[Evaluation, ...] = ()
     details: dict[str, Any] = Field(default_factory=dict)
     packages: dict[str, str] = Field(default_factory=dict)
