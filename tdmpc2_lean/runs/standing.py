@@ -47,7 +47,8 @@ def refuse_strange_folder(plan: Plan) -> None:
 def standing(plan: Plan, agent: Adapter) -> Standing:
     """Whether the run begins, goes on or is finished. UserError, naming what differs, if the folder holds another.
 
-    A finished run whose budget is raised goes on. A run that failed before its first step is as if it had not been.
+    A finished run whose budget is raised goes on. One that failed before its first step gives way to any
+    other.
     """
     refuse_strange_folder(plan)
     if plan.overwrite or folder.is_empty(plan.folder):
@@ -65,15 +66,16 @@ def standing(plan: Plan, agent: Adapter) -> Standing:
             f"{plan.folder} already holds a run ({earlier.kind}, {earlier.state}).", f"choose another {name_word(plan)}"
         )
     step = agent.checkpoint_step(plan)
-    if earlier.state in (FAILED, INTERRUPTED) and step is None and not started(plan, earlier):
-        return Standing(BEGINS)
     differ = differing(earlier, plan, agent)
+    then, now = earlier.specification.agent_steps, plan.specification.agent_steps
+    never_began = earlier.state in (FAILED, INTERRUPTED) and step is None and not started(plan, earlier)
+    if never_began and (differ or now < then):
+        return Standing(BEGINS)
     if differ:
         raise UserError(
             f"{plan.folder} holds a run of another specification; these differ: {'; '.join(differ)}.",
             another(plan, "type that run's command to go on with it, or "),
         )
-    then, now = earlier.specification.agent_steps, plan.specification.agent_steps
     if now < then:
         raise UserError(
             f"{plan.folder} holds a run of {then:,} agent steps, and {now:,} are asked for.",

@@ -96,7 +96,7 @@ class TrainerWatch:
 
         cfg = trainer.cfg
         write_config(self.request["config"], cfg)
-        if not cfg.multitask:
+        if not getattr(cfg, "multitask", False):
             memory.check(cfg, getattr(trainer.agent, "device", None))
         self.watch_losses(trainer)
         self.watch_checkpoint(trainer)

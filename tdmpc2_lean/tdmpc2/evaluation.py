@@ -11,13 +11,14 @@ from typing import Any
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.runs import record
+from tdmpc2_lean.runs.adapter import adapter_of
 from tdmpc2_lean.runs.plan import EVALUATE, TRAIN, Request
 from tdmpc2_lean.runs.presets import Shelf
 from tdmpc2_lean.runs.record import Evaluation, LoadedCheckpoint, RunRecord
 from tdmpc2_lean.runs.watching import Log
 from tdmpc2_lean.runs.words import hydra_word
 from tdmpc2_lean.tdmpc2.configuration import official_settings
-from tdmpc2_lean.tdmpc2.plan import Planner
+from tdmpc2_lean.tdmpc2.plan import UPSTREAM, Planner
 from tdmpc2_lean.versions import changed, versions
 
 SAFE_LOAD = "safe-load"
@@ -69,6 +70,11 @@ class EvaluationPlanner(Planner):
 
     def inherit(self, run: RunRecord) -> None:
         was = run.specification
+        if was.upstream != UPSTREAM:
+            raise UserError(
+                f"{self.checkpoint} lies in the folder of a run of {adapter_of(was.upstream).title}.",
+                f"name a checkpoint of TD-MPC2's; {adapter_of(was.upstream).command} is about that run",
+            )
         taken = {key: value for key, value in was.overrides.items() if key not in NOT_FOR_EVALUATION}
         self.inherited = {"task": was.task, "seed": was.seed} | taken
         said = [hydra_word(key, value) for key, value in self.inherited.items()]

@@ -145,6 +145,27 @@ def test_a_dry_run_of_a_sweep_shows_every_plan_and_makes_nothing(counted, capsys
     assert capsys.readouterr().out.count("folder") == 2 and not counted().folder.exists()
 
 
+def test_a_dry_run_says_what_the_command_would_do_with_the_folder(counted, capsys):
+    import counting
+
+    def told(*words):
+        request = Request(words, cwd=counted().cwd)
+        code = commands.train(counting.ADAPTER, request, (), multirun=False, dry_run=True, quiet=False)
+        return code, capsys.readouterr().out.splitlines()[-2:]
+
+    assert told() == (0, [f"folder        {counted().folder}", "run           begins"])
+    with pytest.raises(RunFailed):
+        making.carry_out(counted("fails_at=23"), quiet=True)
+    assert told()[1][-1] == "run           goes on at agent step 20"
+    with folder.held(counted().folder):
+        assert "is being made by process" in told()[1][-1]
+    code, lines = told("lr=2")
+    assert code == 2 and "another specification" in lines[0] and lines[1].startswith("  next: ")
+    making.carry_out(counted(), quiet=True)
+    assert told()[1][-1] == "run           is finished"
+    assert told("steps=60")[1][-1] == "run           goes on at agent step 40"
+
+
 def test_one_corrupt_record_stops_no_other_run(counted):
     path = sweep(counted, "seed=1")[0].outcome.folder
     (path / record.FILE).write_text(json.dumps({"schema": 2, "kind": []}))

@@ -159,6 +159,13 @@ def test_a_runs_record_that_is_none_is_told(run, workplace, content):
         planned(["checkpoint=somewhere/models/final.pt"], workplace)
 
 
+def test_a_checkpoint_in_another_agents_run_is_told(run, workplace):
+    kept = record.read(run)
+    record.write(run, kept.changed(specification=kept.specification.model_copy(update={"upstream": "dreamerv3"})))
+    with pytest.raises(UserError, match="of a run of DreamerV3"):
+        planned(["checkpoint=somewhere/models/final.pt"], workplace)
+
+
 @pytest.mark.parametrize("code", [{}, {"upstream": "tdmpc2", "commit": None}, {"commit": "e" * 40}])
 def test_a_record_that_says_little_of_its_code_gives_no_traceback(run, workplace, code):
     document = json.loads((run / "run.json").read_text())
