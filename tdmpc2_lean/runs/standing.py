@@ -47,8 +47,7 @@ def refuse_strange_folder(plan: Plan) -> None:
 def standing(plan: Plan, agent: Adapter) -> Standing:
     """Whether the run begins, goes on or is finished. UserError, naming what differs, if the folder holds another.
 
-    A finished run whose budget is raised goes on. One that failed before its first step gives way to any
-    other.
+    A finished run whose budget is raised goes on. One that failed before its first step gives way to any other.
     """
     refuse_strange_folder(plan)
     if plan.overwrite or folder.is_empty(plan.folder):

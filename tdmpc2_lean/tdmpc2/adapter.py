@@ -178,7 +178,7 @@ def explained_evaluation(plan: Plan, log: Log) -> RunFailed | None:
             f"{path} holds more than tensors; loading it would execute code from it.\n  log: {log.path}",
             "only if you trust where the file comes from: tdmpc2-lean evaluate --trust-checkpoint …",
         )
-    if "Error(s) in loading state_dict" in text or "size mismatch" in text:
+    if "CheckpointMisfit" in text:
         return RunFailed(
             f"{path} is of another network than the settings make.\n  log: {log.path}",
             "give the network settings it was trained with, such as model_size=5 or lean=smoke, and its task",

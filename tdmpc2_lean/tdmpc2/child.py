@@ -12,6 +12,7 @@ import importlib.util
 import json
 import math
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -217,16 +218,39 @@ class TrainerWatch:
         )
 
 
-class Announcer(importlib.abc.MetaPathFinder):
-    """Hands the trainer classes to the watch as soon as the official code has imported them."""
+class CheckpointMisfit(RuntimeError):
+    """A checkpoint that is whole, but of another network."""
 
-    CLASSES = {"trainer.online_trainer": "OnlineTrainer", "trainer.offline_trainer": "OfflineTrainer"}
+
+def watched_agent(agent_class):
+    """Makes the class say so where a checkpoint does not fit: the libraries' own words for it fill pages."""
+    load = agent_class.load
+
+    def told_load(agent, *args, **kwargs):
+        try:
+            return load(agent, *args, **kwargs)
+        except (pickle.UnpicklingError, EOFError, OSError):
+            raise  # no whole checkpoint, or one that holds more than tensors
+        except Exception as error:
+            if "PytorchStreamReader" in str(error):
+                raise
+            raise CheckpointMisfit("the checkpoint is of another network") from error
+
+    agent_class.load = told_load
+
+
+class Announcer(importlib.abc.MetaPathFinder):
+    """Hands the trainer classes to the watch, and the agent's, as soon as the official code has imported them."""
 
     def __init__(self, watch):
-        self.watch = watch
+        self.classes = {
+            "trainer.online_trainer": ("OnlineTrainer", watch.watched),
+            "trainer.offline_trainer": ("OfflineTrainer", watch.watched),
+            "tdmpc2": ("TDMPC2", watched_agent),
+        }
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.CLASSES:
+        if name not in self.classes:
             return None
         sys.meta_path.remove(self)
         try:
@@ -239,7 +263,8 @@ class Announcer(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             execute(module)
-            self.watch.watched(getattr(module, self.CLASSES[name]))
+            class_name, watched = self.classes[name]
+            watched(getattr(module, class_name))
 
         spec.loader.exec_module = exec_module
         return spec
