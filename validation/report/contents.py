@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tdmpc2_lean import references
-from tdmpc2_lean.validation.judging import criteria, intervals
+from tdmpc2_lean.validation.judging import criteria, intervals, provenance
 from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, MARGIN, PASS, UNJUDGED, Window, WindowResult
-from tdmpc2_lean.validation.report import pictures, provenance
+from tdmpc2_lean.validation.judging.deviations import shown as written
+from tdmpc2_lean.validation.judging.findings import DEFAULT, Judgement, Report, Subject
+from tdmpc2_lean.validation.report import pictures
 from tdmpc2_lean.validation.report.document import (
     Block,
     Document,
@@ -26,7 +28,6 @@ from tdmpc2_lean.validation.report.document import (
     code,
     plain,
 )
-from tdmpc2_lean.validation.report.findings import DEFAULT, Judgement, Report, Subject
 
 NONE = "–"
 AGENTS = {"tdmpc2": "TD-MPC2", "dreamerv3": "DreamerV3"}
@@ -60,7 +61,10 @@ def document(report: Report) -> Document:
 
 
 def _of_judgement(judgement: Judgement, drawn: "_Names") -> list[Block]:
+    if not judgement.criterion.decides:  # the rest stands with the criterion that has all of the tasks
+        return [*_windows(judgement), *_tasks(judgement), *_comparison(judgement)]
     return [
+        *_changed(judgement),
         *_windows(judgement),
         *_tasks(judgement),
         *_unfinished(judgement),
@@ -71,6 +75,14 @@ def _of_judgement(judgement: Judgement, drawn: "_Names") -> list[Block]:
     ]
 
 
+def _changed(judgement: Judgement) -> list[Block]:
+    """What a variant changed of the protocol's settings."""
+    if not judgement.changed:
+        return []
+    rows = [[change.setting, *map(written, (change.default, change.variant))] for change in judgement.changed]
+    return [Heading(3, "What the variant changes"), Table(["setting", "protocol", "variant"], rows)]
+
+
 # The verdict
 
 
@@ -78,6 +90,8 @@ def name(judgement: Judgement) -> str:
     """What was judged, for a heading."""
     criterion = judgement.criterion
     text = f"{AGENTS[criterion.agent]} on {criterion.physics}"
+    if not criterion.decides:
+        text += f", the {len(criterion.tasks)} tasks of {criterion.name}"
     return text if judgement.variant == DEFAULT else plain(f"{text}, variant {judgement.variant}")
 
 
@@ -103,6 +117,8 @@ def sentence(judgement: Judgement) -> str:
                 f"({window.needed} needed), mean {number(window.mean)} (bar {number(window.reference_mean - MARGIN)}), "
                 f"median {number(window.median)} (bar {number(window.reference_median - MARGIN)})."
             )
+    if judgement.criterion.caveat:
+        told.append(judgement.criterion.caveat)
     return " ".join(told)
 
 
@@ -240,10 +256,9 @@ def _unfinished(judgement: Judgement) -> list[Block]:
     for one in judgement.on_protocol:
         budget = judgement.criterion.budget(one.run.task)
         if one.run.end < budget:
-            said = one.folder.record.get("state")
             share = f"{100 * one.run.end / budget:.0f} %"
             rows.append(
-                [one.run.task, str(one.run.seed), plain(str(said or NONE)), steps(one.run.end), steps(budget), share]
+                [one.run.task, str(one.run.seed), plain(one.state or NONE), steps(one.run.end), steps(budget), share]
             )
     if not rows:
         return []
@@ -434,8 +449,7 @@ def _wall_time(judgement: Judgement) -> list[Block]:
             budget = judgement.criterion.budget(one.run.task)
             seconds = [point.seconds for point in one.folder.points if point.seconds is not None]
             if seconds and one.run.end >= budget:
-                devices = {provenance.device(code) for code in provenance.described_by(one.folder.record).values()}
-                key = (_whose(row, judgement), budget, " and ".join(sorted(devices)))
+                key = (_whose(row, judgement), budget, " and ".join(one.devices))
                 of.setdefault(key, []).append(max(seconds))
     if not of:
         return []
@@ -492,14 +506,14 @@ def _off_protocol(report: Report, drawn: _Names) -> list[Block]:
     ]
     alike: dict[tuple, list[Subject]] = {}
     for one in report.off_protocol:
-        protocol = str(one.folder.record.get("protocol", NONE))
-        alike.setdefault((protocol, one.variant, one.departures), []).append(one)
+        protocol = one.protocol or NONE
+        alike.setdefault((protocol, one.variant, one.deviations), []).append(one)
     rows = []
-    for (protocol, _, departures), runs in alike.items():
+    for (protocol, _, deviations), runs in alike.items():
         folders = ", ".join(code(one.folder.name) for one in runs)
         first = [code(protocol), listed([one.label for one in runs], report), folders]
-        for departure in departures:
-            rows.append([*first, *map(plain, (departure.key, departure.expected, departure.found))])
+        for deviation in deviations:
+            rows.append([*first, *map(plain, (deviation.key, deviation.expected, deviation.found))])
             first = ["", "", ""]
     blocks.append(Table(["protocol", "runs", "folders", "key", "registry", "run"], rows))
     rows = []
