@@ -3,11 +3,11 @@
     python -P -m dreamer_bridge.child REQUEST.json
 
 Nothing in the official code's behaviour is changed. It is looked at where it hands things over: `embodied.run.train`
-gets the functions that make agent and logger, and `elements.checkpoint` saves and loads. Events go to the parent as in
-tdmpc2_lean.tdmpc2.child, and besides
+gets the functions that make agent and logger, and `elements.checkpoint` saves and loads. Events go to the parent as
+`tdmpc2_lean.runs.channel` says, and besides
 
     {"event": "compiling"}, {"event": "compiled", "seconds": …}
-    {"event": "resumed", "step": …, "checkpoint": …}, {"event": "saved", "step": …}
+    {"event": "saved", "step": …}
     {"event": "chunk", …}: a line of curve.jsonl
 
 A checkpoint is signed when it is written and verified before anything in it is unpickled, see `trust`.
@@ -24,29 +24,34 @@ from pathlib import Path
 
 from dreamer_bridge import trust
 from dreamer_bridge.curve import Recorder
-from tdmpc2_lean.tdmpc2 import child
+from tdmpc2_lean.runs.channel import EVERY, read_request, run_script
 
 STATE = "bridge.json"  # beside the official files of a checkpoint
 
 
-class Watch:
-    """Looks at the official training loop. request: see run.request_of."""
+class LoopWatch:
+    """Looks at the official training loop. request: see `adapter.DreamerAdapter.child`."""
 
     def __init__(self, channel, request):
         self.channel, self.request = channel, request
         self.agent = self.logger = None
         self.since = time.monotonic()
+        self.seconds_before = 0.0  # of wall time, by the starts before this one
         self.recorder = Recorder(
             Path(request["curve"]),
             request["chunk"],
-            request["repeat"],
+            request["action_repeat"],
             request["scales"],
             self.updates,
-            lambda: time.monotonic() - self.since,
+            self.seconds,
             self.replay_bytes,
             lambda line: channel.send("chunk", **line),
-            request["extra"],
+            {"provenance": request["provenance"]},
         )
+
+    def seconds(self):
+        """Wall time of the run so far, since its agent was compiled; time that a kill has cost is not in it."""
+        return self.seconds_before + time.monotonic() - self.since
 
     def install(self, elements, embodied):
         """Stand between the official code and what it calls."""
@@ -66,7 +71,7 @@ class Watch:
         def signed_save(path, savefns, write=True):
             result = save(path, savefns, write)
             if write:
-                state = {"agent_steps": self.step(), "curve": self.recorder.save()}
+                state = {"agent_steps": self.step(), "curve": self.recorder.save(), "seconds": self.seconds()}
                 (Path(str(path)) / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
                 trust.sign(Path(str(path)))
                 self.channel.send("saved", step=self.step())
@@ -132,7 +137,9 @@ class Watch:
         """The run's own checkpoint was loaded: the curve goes on where it was then."""
         path = folder / STATE
         if path.is_file():
-            self.recorder.load(json.loads(path.read_bytes())["curve"])
+            state = json.loads(path.read_bytes())
+            self.recorder.load(state["curve"])
+            self.seconds_before = state.get("seconds", 0.0)
         if self.step():
             self.channel.send("resumed", step=self.step(), checkpoint=folder.name)
 
@@ -142,7 +149,7 @@ class Watch:
 
     def env_step(self):
         """The step as the official logger writes it."""
-        return self.step() * self.request["repeat"]
+        return self.step() * self.request["action_repeat"]
 
     def updates(self):
         """Gradient updates so far; None of an agent that does not count them."""
@@ -157,7 +164,7 @@ class Watch:
 
     def keep_looking(self):
         while True:
-            time.sleep(child.EVERY)
+            time.sleep(EVERY)
             self.look()
 
     def look(self):
@@ -173,9 +180,7 @@ class Watch:
 
 
 def main():
-    request = json.loads(Path(sys.argv[1]).read_bytes())
-    child.hear_the_parent()
-    channel = child.Channel(request["channel"])
+    request, channel = read_request()
     if request["cores"]:
         os.sched_setaffinity(0, request["cores"])  # before XLA counts them
     script = request["script"]
@@ -183,8 +188,8 @@ def main():
     import elements
     import embodied
 
-    Watch(channel, request).install(elements, embodied)
-    child.to_its_end(channel, [script, *request["flags"]])
+    LoopWatch(channel, request).install(elements, embodied)
+    run_script(channel, [script, *request["flags"]])
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def resolved(document: Mapping[str, Any], configs: Sequence[str], flags: Sequenc
             )
     try:
         config = elements.Flags(config).parse(list(flags))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"the official flags: {error.args[0]}", "write -- --key value, as main.py takes them") from None
     return plain(config)
 

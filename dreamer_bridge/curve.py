@@ -1,29 +1,19 @@
-"""curve.jsonl: what a run's training episodes returned and its losses, a line for every chunk of env steps.
+"""The lines of curve.jsonl, made from the official training loop: training episodes' returns, and losses, by chunks.
 
-    chunk                    number of the chunk that ends here, from 1
-    env_steps, agent_steps   where it ends: the chunk is (env_steps - length, env_steps]
-    value                    mean return of the training episodes that ended in it; null if none did
-    episodes, returns        how many, and the return of each
-    updates                  gradient updates so far
-    replay_bytes             bytes that the steps in the replay take
-    losses                   {loss: mean, unscaled} over the chunk's updates; the decoder's stand under the names of
-                             the observations, and share the scale `rec`
-    scales                   {loss: scale} of all losses
-    complete                 false for what came after the last whole chunk when the run reached its end
-    seconds                  wall time of this start of the run, since the agent was compiled
-    time                     ISO 8601
-
-`Recorder` writes it, in the child, as the run goes.
+The format is `tdmpc2_lean.runs.curve`'s. The value of a line is the mean return of the training episodes that ended in
+its chunk (env_steps - length, env_steps]; the decoder's losses stand under the names of the observations, and share the
+scale `rec`. `Recorder` writes them, in the child, as the run goes.
 """
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-FILE = "curve.jsonl"
+from tdmpc2_lean.files import atomic_write
+from tdmpc2_lean.runs.curve import append, finite
+
 CHUNK = 20_000  # env steps, as the protocol of the published curves has it
 
 
@@ -91,16 +81,13 @@ class Recorder:
             "returns": self.returns,
             "updates": self.updates(),
             "replay_bytes": self.replay_bytes(),
-            "losses": {name: total / n for name, (total, n) in self.sums.items()},
+            "losses": {name: finite(total / n) for name, (total, n) in self.sums.items()},
             "scales": self.scales,
             "complete": complete,
             "seconds": round(self.seconds(), 3),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         } | self.extra
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append(self.path, line)
         self.returns, self.sums = [], {}
         self.tell(line)
 
@@ -110,32 +97,6 @@ class Recorder:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         self.number, self.returns, self.sums = saved["number"], list(saved["returns"]), dict(saved["sums"])
-
-
-def read_run(folder: Path):
-    """What is drawn of a run: the returns of its training episodes, chunk by chunk; None if no episode ended."""
-    from dreamer_bridge import tasks
-    from tdmpc2_lean.runs import figure, record
-
-    kept = record.read(folder)
-    lines = [line for line in read_lines(folder / FILE) if line.get("episodes")]
-    if not lines:
-        return None
-    arm = kept["arm"]["name"] + (", rep alike" if kept["arm"]["rep"] == "alike" else "")
-    presets = "+".join(preset["name"] for preset in kept["presets"])
-    return figure.Run(
-        task=tasks.of_reference(kept["task"]) or kept["task"],
-        seed=kept["seed"],
-        steps=tuple(line["env_steps"] for line in lines),
-        returns=tuple(line["value"] for line in lines),
-        episodes=0,
-        code=figure.code_of(kept),
-        settings=presets if arm == "full" else f"{presets}, arm {arm}",
-        state=kept["state"],
-        reference=tasks.REFERENCE,
-        points=f"the mean of the training episodes that ended in the {kept['chunk']:,} env steps before it",
-        unit=f"Env steps, {kept['action_repeat']} per agent step.",
-    )
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -160,6 +121,4 @@ def keep_lines_until(path: Path, key: str, last: int) -> None:
     if not path.is_file():
         return
     kept = [line for line in read_lines(path) if isinstance(line.get(key), int | float) and line[key] <= last]
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-    os.replace(beside, path)
+    atomic_write(path, "".join(json.dumps(line) + "\n" for line in kept))

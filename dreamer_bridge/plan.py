@@ -1,24 +1,29 @@
 """Turns what the user wrote into a plan: every decision about a run, taken and checked before it starts."""
 
+import hashlib
 import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import arms, config, cores, curve, settings, tasks, trust
+from dreamer_bridge import arms, config, cores, curve, schema, settings, tasks, trust
 from dreamer_bridge.arms import Arm
 from dreamer_bridge.ratio import Ratio
+from tdmpc2_lean import patching
 from tdmpc2_lean.environments import rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patched import Patched, materialise
-from tdmpc2_lean.runs import presets, record, threads, words
-from tdmpc2_lean.runs.presets import DREAMERV3, Preset
+from tdmpc2_lean.runs import presets, threads, words
+from tdmpc2_lean.runs.plan import Plan, Request
+from tdmpc2_lean.runs.presets import Preset, Shelf
+from tdmpc2_lean.runs.record import Device, LoadedCheckpoint, Threads
+from tdmpc2_lean.runs.specification import Specification
 from tdmpc2_lean.upstreams import Checkout, find_checkout
 
+DREAMERV3 = "dreamerv3"
 # Words that this command takes for itself, besides the official keys.
 OWN_WORDS = (
     "task", "size", "seed", "lean", "arm", "rep", "chunk", "upstream", "patches", "threads", "exp_name", "overwrite",
@@ -31,124 +36,46 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 CHECKPOINTS = ("ckpt", "checkpoint.pkl")
 # The official scripts that load checkpoints in the process that the bridge watches.
 SCRIPTS = ("train", "train_eval", "eval_only")
-# What a run's record says of its code that makes it another run; patched_tree holds files of ours too.
-OF_THE_CODE = ("upstream", "commit", "tree", "patches", "local_changes", "patched_tree")
-# What may differ between the starts of one run: where it lies.
-NOT_OF_THE_RUN = ("logdir",)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """All that is decided about a run. config: as the official code resolves it. flags: what main.py is given.
-
-    cores: the CPU cores the run is bound to; empty if to none. chunk: env steps of a line of curve.jsonl.
-    resumes: whether the folder holds an interrupted run of this specification. trusted: load any checkpoint.
-    notes: what the user should be told before the run.
-    """
-
-    command: str
-    cwd: Path
-    checkout: Checkout
-    patched: Patched
-    presets: tuple[Preset, ...]
-    task: str
-    seed: int
-    arm: Arm
-    chunk: int
-    configs: tuple[str, ...]
-    flags: tuple[str, ...]
-    config: Mapping[str, Any]
-    overrides: Mapping[str, Any]
-    folder: Path
-    overwrite: bool
-    threads: tuple[int, str]
-    cores: tuple[int, ...]
-    environment: Mapping[str, str]
-    trusted: bool = False
-    resumes: bool = False
-    notes: tuple[str, ...] = ()
-
-    @property
-    def script(self) -> Path:
-        """The official script that is run."""
-        return self.patched.code_dir / "dreamerv3" / "main.py"
-
-    @property
-    def repeat(self) -> int:
-        """Env steps of an agent step, as the official logger counts them."""
-        suite = self.task.partition("_")[0]
-        return int(self.config["env"].get(suite, {}).get("repeat", 1))
-
-    @property
-    def device(self) -> str:
-        """JAX's name of the platform."""
-        return str(self.config["jax"]["platform"])
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """{loss: scale} of all losses."""
-        return dict(self.config["agent"]["loss_scales"])
-
-    @property
-    def ratio(self) -> Ratio:
-        """How many updates are made."""
-        run = self.config["run"]
-        return Ratio(run["train_ratio"], self.config["batch_size"], self.config["batch_length"], self.repeat)
-
-    def lines(self) -> list[str]:
-        """The plan, to be read."""
-        names = [name for name, _ in self.patched.patches]
-        agent_steps = int(self.config["run"]["steps"])
-        rows = [
-            ("code", f"{self.checkout.label}, {self.checkout.source}: {self.checkout.root}"),
-            ("patches", ", ".join(names) or "none"),
-            ("patched copy", str(self.patched.root)),
-            ("presets", ", ".join(f"{preset.name} ({preset.title})" for preset in self.presets) or "none"),
-            ("configs", " ".join(self.configs)),
-            ("task, seed", f"{self.task}, {self.seed}"),
-            ("budget", f"{agent_steps:,} agent steps = {agent_steps * self.repeat:,} env steps"),
-            ("updates", self.ratio.line()),
-            ("arm", f"{self.arm.name}; loss scales " + " ".join(f"{k}={v:g}" for k, v in self.scales.items())),
-            ("platform", f"{self.config['jax']['platform']}, {self.config['jax']['compute_dtype']}"),
-            ("cores", f"{self.threads[0]} ({self.threads[1]}); another number gives other bits"),
-            ("environment", " ".join(f"{key}={value}" for key, value in self.environment.items())),
-            ("folder", str(self.folder) + (", where an interrupted run goes on" if self.resumes else "")),
-            ("runs", shlex.join([str(self.script), *self.flags])),
-        ]
-        return [f"{name:<13} {text}" for name, text in rows] + [f"note: {note}" for note in self.notes]
+def repeat_of(task: str, found: Mapping[str, Any]) -> int:
+    """Env steps of an agent step, as the official logger counts them. found: the nested configuration."""
+    suite = task.partition("_")[0]
+    repeat = found["env"].get(suite, {}).get("repeat", 1)
+    if not isinstance(repeat, int) or repeat < 1:
+        raise UserError(f"env.{suite}.repeat={repeat} is no whole number from 1 on.", f"write env.{suite}.repeat=2")
+    return repeat
 
 
-def training(
-    given: Sequence[str],
-    flags: Sequence[str] = (),
-    *,
-    allow_local_changes: bool = False,
-    trust_checkpoint: bool = False,
-    cwd: Path,
-    folder: Path | None = None,
-) -> Plan:
-    """The plan of one training run. given: words; flags: official ones.
+def ratio_of(found: Mapping[str, Any], repeat: int) -> Ratio:
+    """How many updates are made."""
+    return Ratio(found["run"]["train_ratio"], found["batch_size"], found["batch_length"], repeat)
 
-    folder: the official code's, of a caller who holds it and knows what is in it; by default logs/… in `cwd`, which is
-    looked at for an earlier run.
-    """
+
+def training(request: Request, shelf: Shelf) -> Plan:
+    """The plan of one training run."""
+    given, flags = request.words, list(request.flags)
+    check_flags(flags)
     asked = words.read(given, OWN_WORDS)
     own = asked.own
     seed = whole(own.get("seed", "0"), "seed", 0)
     arm = arms.chosen(own.get("arm"), own.get("rep"))
-    chosen = tuple(presets.find(name, DREAMERV3) for name in asked.listed("lean") or ("default",))
+    names = asked.listed("lean") or (() if request.fixed else ("default",))
+    chosen = tuple(map(shelf.find, names))
     number, why = threads.chosen(own.get("threads"), dict(os.environ))
     overwrite = asked.flag("overwrite")
     if "task" not in own:
         raise UserError("which task?", "add task=DOMAIN-TASK, such as task=cartpole-balance")
     task = tasks.official(own["task"])
+    schema.check_suite(task)
 
-    checkout = find_checkout(DREAMERV3, own.get("upstream") or None, allow_local_changes=allow_local_changes)
+    checkout = find_checkout(DREAMERV3, own.get("upstream") or None, allow_local_changes=request.allow_local_changes)
     if checkout.upstream != DREAMERV3:
         raise UserError(f"{own.get('upstream')} is no code of DreamerV3.", "tdmpc2-lean train is for the other one")
     patched = materialise(checkout, patch_names(asked))
     document = config.read(patched.code_dir)
     known = config.keys(document)
+    applied = patching.read_series(DREAMERV3).closure(name for name, _ in patched.patches)
 
     # The later ones win: the bridge's, the presets', the arm's, the words', the official flags.
     more_configs, rest = config.split_configs(flags)
@@ -162,6 +89,7 @@ def training(
     chunk = whole(own.get("chunk") or str(preset_values.pop("chunk", curve.CHUNK)), "chunk", 1)
     preset_values.pop("chunk", None)
     configs = [OFFICIAL, *([str(size)] if size else []), *more_configs]
+    schema.check_written(document, applied, preset_values | given_settings)
     before = config.resolved(document, configs, [*config.as_flags(ours | preset_values | given_settings), *rest])
     of_arm = arm.settings(before["agent"]["loss_scales"])
     if of_arm and any(key in given_settings or mentions(rest, key) for key in of_arm):
@@ -169,14 +97,14 @@ def training(
     name = own.get("exp_name") or experiment(chosen, own, given_settings, flags)
     if not NAME.fullmatch(name):
         raise UserError(f"exp_name={name!r} is no name of a folder.", "choose another exp_name=")
-    cwd = cwd.resolve()
-    looked_at = folder is None
-    folder = folder or cwd / "logs" / task / str(seed) / name
+    cwd = request.cwd.resolve()
+    folder = request.folder or cwd / "logs" / task / str(seed) / name
+    code_folder = folder / "logs" if request.folder else folder
 
     def resolved(ours: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
         """(the official flags, the configuration that they make)."""
         values = config.as_flags(ours | preset_values | of_arm | given_settings)
-        flags = ["--configs", *configs, "--task", task, "--logdir", str(folder), *values, *rest]
+        flags = ["--configs", *configs, "--task", task, "--logdir", str(code_folder), *values, *rest]
         return flags, config.resolved(document, configs, flags[1 + len(configs) :])
 
     official, found = resolved(ours)
@@ -189,6 +117,9 @@ def training(
                 "leave one of both away",
             )
 
+    schema.check(
+        document, applied, found, words=given_settings, preset_values=preset_values, presets=chosen
+    )
     picture = found["env"]["dmc"]["image"] or found["env"]["dmc"].get("log_image", True)
     dmc = task.startswith("dmc_")
     environment = (
@@ -196,37 +127,108 @@ def training(
         | settings.compile_cache(os.environ)
         | rendering.variable(bool(picture), dmc, os.environ)
     )
-    trusting = ["--trust-checkpoint"] if trust_checkpoint else []
-    changes = ["--allow-local-changes"] if allow_local_changes else []
-    plan = Plan(
+    trusting = ["--trust-checkpoint"] if request.trust_checkpoint else []
+    changes = ["--allow-local-changes"] if request.allow_local_changes else []
+    repeat = repeat_of(task, found)
+    ratio = ratio_of(found, repeat)
+    scales = dict(found["agent"]["loss_scales"])
+    platform = str(found["jax"]["platform"])
+    bound = tuple(cores.chosen(number)) if platform == "cpu" else ()
+    if chunk % repeat:
+        raise UserError(f"a chunk of {chunk} env steps at action repeat {repeat}.", "give a multiple of it")
+    check_environments(checkout, found)
+    checkpoint = starting_point(found, cwd, request.trust_checkpoint)
+    agent_steps = int(found["run"]["steps"])
+    notes = notes_of(lacking, arm, found, obstacles)
+    specification = Specification(
+        upstream=DREAMERV3,
+        source="dm_control" if dmc else task.partition("_")[0],
+        tasks=(task,),
+        arm=arm.name + (", rep=alike" if arm.alike else ""),
+        presets=tuple(map(presets.use_of, chosen)),
+        seed=int(found["seed"]),
+        agent_steps=agent_steps,
+        action_repeat=repeat,
+        chunk=chunk,
+        overrides=preset_values | of_arm | given_settings,
+        protocol=request.fixed.name if request.fixed else None,
+    )
+    return Plan(
+        kind=request.kind,
+        specification=specification,
         command=shlex.join(
-            ["dreamer-bridge", "train", *changes, *trusting, *given, *(["--", *flags] if flags else [])]
+            ["dreamer-bridge", request.kind, *changes, *trusting, *given, *(["--", *flags] if flags else [])]
         ),
-        cwd=cwd,
+        cwd=request.folder or cwd,
         checkout=checkout,
         patched=patched,
         presets=chosen,
-        task=task,
-        seed=int(found["seed"]),
-        arm=arm,
-        chunk=chunk,
-        configs=tuple(configs),
-        flags=tuple(official),
-        config=found,
-        overrides=preset_values | of_arm | given_settings,
+        configured=config.flat(found),
         folder=folder,
+        code_folder=code_folder,
         overwrite=overwrite,
-        threads=(number, why),
-        cores=tuple(cores.chosen(number)) if found["jax"]["platform"] == "cpu" else (),
+        threads=Threads(number=number, why=why, cores=bound),
+        device=Device(kind=platform),
+        compile=True,
         environment=environment,
-        trusted=trust_checkpoint,
-        notes=tuple(notes_of(lacking, arm, found, obstacles)),
+        launch={
+            "script": str(patched.code_dir / "dreamerv3" / "main.py"),
+            "flags": official,
+            "cores": list(bound),
+            "scales": scales,
+            "trust": request.trust_checkpoint,
+            "capacity": found["replay"]["size"],
+        },
+        rows=rows_of(checkout, patched, chosen, configs, specification, ratio, scales, found, number, why,
+                     environment, folder, official),
+        notes=tuple(notes),
+        details={
+            "flags": official,
+            "configs": list(configs),
+            "loss_scales": scales,
+            "updates_per_agent_step": ratio.per_agent_step,
+            "compile_cache": {
+                "folder": environment["JAX_COMPILATION_CACHE_DIR"],
+                "entries_before": settings.entries(environment["JAX_COMPILATION_CACHE_DIR"]),
+            },
+        },
+        checkpoint=checkpoint,
+        fixed=request.fixed,
+        preset_settings=request.preset_settings,
+    )  # fmt: skip
+
+
+def rows_of(
+    checkout: Checkout, patched: Patched, chosen: Sequence[Preset], configs: Sequence[str], what: Specification,
+    ratio: Ratio, scales: Mapping[str, float], found: Mapping[str, Any], number: int, why: str,
+    environment: Mapping[str, str], folder: Path, official: Sequence[str],
+) -> tuple[tuple[str, str], ...]:  # fmt: skip
+    """The plan, to be read."""
+    script = patched.code_dir / "dreamerv3" / "main.py"
+    return (
+        ("code", f"{checkout.label}, {checkout.source}: {checkout.root}"),
+        ("patches", ", ".join(name for name, _ in patched.patches) or "none"),
+        ("patched copy", str(patched.root)),
+        ("presets", ", ".join(f"{preset.name} ({preset.title})" for preset in chosen) or "none"),
+        ("configs", " ".join(configs)),
+        ("task, seed", f"{what.task}, {what.seed}"),
+        ("budget", f"{what.agent_steps:,} agent steps = {what.env_steps:,} env steps"),
+        ("updates", ratio.line()),
+        ("arm", f"{what.arm}; loss scales " + " ".join(f"{k}={v:g}" for k, v in scales.items())),
+        ("platform", f"{found['jax']['platform']}, {found['jax']['compute_dtype']}"),
+        ("cores", f"{number} ({why}); another number gives other bits"),
+        ("environment", " ".join(f"{key}={value}" for key, value in environment.items())),
+        ("folder", str(folder)),
+        ("runs", shlex.join([str(script), *official])),
     )
-    if chunk % plan.repeat:
-        raise UserError(f"a chunk of {chunk} env steps at action repeat {plan.repeat}.", "give a multiple of it")
-    check_environments(plan)
-    check_from_checkpoint(plan)
-    return replace(plan, resumes=looked_at and resumes(plan))
+
+
+def check_flags(flags: Sequence[str]) -> None:
+    """UserError for an official flag that the bridge decides: a run would be split over two folders, say."""
+    for flag in flags:
+        key = flag.partition("=")[0].removeprefix("--")
+        if flag.startswith("--") and key == "logdir":
+            raise UserError("--logdir is decided by the bridge.", "exp_name= names the run's folder")
 
 
 def whole(text: str, name: str, least: int) -> int:
@@ -312,28 +314,34 @@ def notes_of(
     return notes
 
 
-def check_environments(plan: Plan) -> None:
+def check_environments(checkout: Checkout, found: Mapping[str, Any]) -> None:
     """UserError if environments are to run in processes of their own, which release 3.3.1 waits for without end."""
-    if plan.checkout.release and not plan.config["run"]["debug"]:
+    if checkout.release and not found["run"]["debug"]:
         raise UserError(
-            f"{plan.checkout.label} hangs with environments in other processes (run.debug=False), patched or not.",
+            f"{checkout.label} hangs with environments in other processes (run.debug=False), patched or not.",
             "leave run.debug away, or use the pinned commit: upstream=PATH of a clone",
         )
 
 
-def check_from_checkpoint(plan: Plan) -> None:
-    """Untrusted, before anything starts, if run.from_checkpoint names a checkpoint that the user did not make."""
-    path = plan.config["run"].get("from_checkpoint")
+def starting_point(found: Mapping[str, Any], cwd: Path, trusted: bool) -> LoadedCheckpoint | None:
+    """The checkpoint that run.from_checkpoint names; None if it names none.
+
+    Untrusted, before anything starts, if the user did not make it and does not say that it may be loaded.
+    """
+    path = found["run"].get("from_checkpoint")
     if not path:
-        return
-    folder = (plan.cwd / Path(path).expanduser()).resolve()
+        return None
+    folder = (cwd / Path(path).expanduser()).resolve()
     if not (folder / "done").is_file():
         hint = ""
         if (folder / "latest").is_file():
             hint = f" Its latest is {folder / (folder / 'latest').read_text().strip()}."
         raise UserError(f"{folder} is no whole checkpoint.{hint}", "name a folder that holds agent.pkl and done")
-    if not plan.trusted:
+    if not trusted:
         trust.check(folder)
+    agent = folder / "agent.pkl"
+    digest = hashlib.sha256(agent.read_bytes()).hexdigest() if agent.is_file() else None
+    return LoadedCheckpoint(path=str(folder), sha256=digest, trusted=trusted)
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -344,57 +352,3 @@ def latest_checkpoint(folder: Path) -> Path | None:
             found = folder / name / named.read_text(encoding="utf-8").strip()
             return found if (found / "done").is_file() else None
     return None
-
-
-def specification(plan: Plan) -> dict[str, Any]:
-    """What one run is: {name: value}, the same at each start of it."""
-    code = plan.patched.provenance()
-    found = {f"upstream.{key}": code.get(key) for key in OF_THE_CODE}
-    return found | of_config(plan.config) | {"chunk": plan.chunk}
-
-
-def of_config(nested: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.flat(nested).items() if key not in NOT_OF_THE_RUN}
-
-
-def resumes(plan: Plan) -> bool:
-    """Whether the folder holds an interrupted run that this one goes on with.
-
-    UserError if a run is going on in it, if it holds a finished run or files that are none, or an interrupted run of
-    another specification, naming what differs; and Untrusted if its checkpoint is not the user's.
-    """
-    folder = plan.folder
-    if plan.overwrite or not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return False
-    if not (folder / record.FILE).is_file():
-        raise UserError(f"{folder} holds files that are no run's; they are not touched.", "choose another exp_name=")
-    earlier = record.read(folder)
-    if record.is_alive(earlier):
-        raise UserError(
-            f"a run is going on in {folder} (process {earlier['pid']} on {earlier['host']}).",
-            "choose another exp_name=, or stop that run first",
-        )
-    choose = "choose another exp_name=, or write overwrite=true to replace it"
-    if earlier["state"] == "finished" or "flags" not in earlier:
-        raise UserError(f"{folder} already holds a run ({earlier['state']}, started {earlier['started']}).", choose)
-    differ = differing(earlier, plan)
-    if differ:
-        raise UserError(
-            f"{folder} holds an interrupted run of another specification; these differ: {'; '.join(differ)}.",
-            f"type that run's command to go on with it, or {choose}",
-        )
-    checkpoint = latest_checkpoint(folder)
-    if checkpoint is not None and not plan.trusted:
-        trust.check(checkpoint)
-    return True
-
-
-def differing(earlier: Mapping[str, Any], plan: Plan) -> list[str]:
-    """In what an earlier run's record differs from the plan: 'run.steps (1000, now 2000)'."""
-    code = earlier["upstream"]
-    there = {f"upstream.{key}": code.get(key) for key in OF_THE_CODE}
-    there |= of_config(earlier["config"]) | {"chunk": earlier["chunk"]}
-    now = specification(plan)
-    keys = [key for key in {**there, **now} if there.get(key) != now.get(key)]
-    shown = [key if key == "upstream.patches" else f"{key} ({there.get(key)}, now {now.get(key)})" for key in keys]
-    return shown[:10] + ([f"and {len(shown) - 10} more"] if len(shown) > 10 else [])

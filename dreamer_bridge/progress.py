@@ -4,19 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tdmpc2_lean.runs import progress
+from tdmpc2_lean.runs.progress import Progress
 
 
 @dataclass
-class Progress(progress.Progress):
-    """seed_steps: agent steps before the first update, known once it was made. updates: gradient updates so far.
-
-    compile_seconds: what building and compiling the agent took. resumed_at: agent steps at which the run went on.
-    """
-
-    updates: int | None = None
-    compile_seconds: float | None = None
-    resumed_at: int | None = None
+class DreamerProgress(Progress):
+    """seed_steps: agent steps before the first update, known once it was made."""
 
     def take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("event")
@@ -25,9 +18,6 @@ class Progress(progress.Progress):
         elif kind == "compiled":
             self.compile_seconds = event["seconds"]
             self.news.append(f"compiled in {event['seconds']:.0f} s")
-        elif kind == "resumed":
-            self.resumed_at = event["step"]
-            self.news.append(f"going on at agent step {event['step']}, from {event['checkpoint']}")
         elif kind == "saved" and event["step"]:
             self.news.append(f"checkpoint at agent step {event['step']}")
         elif kind == "chunk":
@@ -38,7 +28,6 @@ class Progress(progress.Progress):
         else:
             super().take(event)
             if kind == "step":
-                self.updates = event["updates"]
                 if self.updates and self.seed_steps is None:
                     self.seed_steps = event["step"]
 
@@ -46,8 +35,8 @@ class Progress(progress.Progress):
         return "" if self.updates is None or self.updates else "filling the replay"
 
     def timing(self) -> dict[str, Any]:
-        kept = super().timing()
-        return kept | {"updates": self.updates, "compile_seconds": self.compile_seconds} if kept else {}
+        """As of any run; evaluations are none of this loop's."""
+        return super().timing() | {"evaluation_seconds": None} if self.samples else {}
 
 
 def chunk_line(line: Mapping[str, Any]) -> str:

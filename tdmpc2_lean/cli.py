@@ -14,6 +14,7 @@ SUBCOMMANDS = {
     "demo": "Try everything in a few minutes on a CPU.",
     "train": "Train the patched official agent.",
     "evaluate": "Evaluate a checkpoint with the official evaluation.",
+    "settings": "Say what each setting may be, and which patch brings it.",
     "upstream": "Find, fetch, add and verify official code.",
     "patch": "List, check, apply, revert, export and audit patches.",
     "gate": "Prove that a checkout computes what the official code computes.",

@@ -35,20 +35,20 @@ class Side:
 
     preset: str
     folder: Path
-    kept: dict
+    kept: record.RunRecord
 
     @property
     def first_return(self) -> float:
-        return self.kept["evaluations"][0]["episode_reward"]
+        return self.kept.evaluations[0].episode_reward
 
     @property
     def last_return(self) -> float:
-        return self.kept["evaluations"][-1]["episode_reward"]
+        return self.kept.evaluations[-1].episode_reward
 
     @property
     def speed(self) -> float:
         """Steps per second while learning, seeding and evaluations left out."""
-        return self.kept["timing"]["learning_steps_per_second"]
+        return self.kept.timing.learning_steps_per_second
 
 
 def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
@@ -174,7 +174,7 @@ def table(sides: Sequence[Side], subject: Subject) -> list[str]:
     """Return, speed and ratio of both sides, labelled with their n."""
     first = sides[0]
     lines = [
-        f"{TASK} on {subject.reference.label}, {first.kept['evaluations'][-1]['step']} agent steps, "
+        f"{TASK} on {subject.reference.label}, {first.kept.evaluations[-1].step} agent steps, "
         f"n=1 (seed {SEED}): a single seed is a hypothesis, not a result",
         f"{'lean':<12} {'return at step 0':>17} {'at the end':>11} {'steps/s':>8} {'ratio':>6}",
     ]

@@ -20,10 +20,14 @@ class Words(click.Command):
 @click.option("--allow-local-changes", is_flag=True, help="Use a checkout with local changes; the record says so.")
 @click.option("--trust-checkpoint", is_flag=True, help="Load a checkpoint even if you did not make it: executes code.")
 @click.option("--dry-run", is_flag=True, help="Print what would be run, and stop.")
+@click.option(
+    "--multirun", "-m", is_flag=True,
+    help="Run all combinations of values such as seed=1,2,3, in turn; finished ones are skipped.",
+)
 @click.option("--list-presets", is_flag=True, help="List the lean presets with their evidence and cost, and stop.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.pass_obj
-def train(flags, words, allow_local_changes, trust_checkpoint, dry_run, list_presets, quiet):
+def train(flags, words, allow_local_changes, trust_checkpoint, dry_run, multirun, list_presets, quiet):
     """Train the official DreamerV3, patched, on state observations of dm_control, and keep a record of the run.
 
     \b
@@ -55,28 +59,22 @@ def train(flags, words, allow_local_changes, trust_checkpoint, dry_run, list_pre
     dreamer-bridge train task=cheetah-run lean=paper seed=1
     dreamer-bridge train task=walker-walk size=size12m arm=strip -- --run.steps 1e5 --agent.opt.lr 1e-4
     """
+    from dreamer_bridge.adapter import ADAPTER
+    from dreamer_bridge.plan import OWN_WORDS
+    from tdmpc2_lean.commands import making
     from tdmpc2_lean.errors import UserError
+    from tdmpc2_lean.runs.plan import Request
 
     if list_presets:
-        from tdmpc2_lean.runs import presets
-
-        click.echo("\n\n".join(presets.described(presets.DREAMERV3)))
-        return
+        click.echo("\n\n".join(ADAPTER.shelf.described()))
+        return 0
     if not words and not flags:
         raise UserError("nothing to train.", "dreamer-bridge train task=cartpole-balance lean=smoke")
-    from dreamer_bridge import plan
-
-    planned = plan.training(
-        words,
-        flags,
+    request = Request(
+        tuple(words),
+        flags=tuple(flags),
+        cwd=Path.cwd(),
         allow_local_changes=allow_local_changes,
         trust_checkpoint=trust_checkpoint,
-        cwd=Path.cwd(),
     )
-    click.echo("\n".join(planned.lines()))
-    if dry_run:
-        return
-    from dreamer_bridge import run
-
-    outcome = run.carry_out(planned, quiet=quiet)
-    click.echo("\n".join(run.summary(outcome)))
+    return making.train(ADAPTER, request, OWN_WORDS, multirun=multirun, dry_run=dry_run, quiet=quiet)

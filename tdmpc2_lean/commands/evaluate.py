@@ -26,23 +26,15 @@ def evaluate(words, trust_checkpoint, allow_local_changes, dry_run, quiet):
     tdmpc2-lean evaluate checkpoint=logs/cartpole-balance/1/smoke/models/final.pt
     tdmpc2-lean evaluate checkpoint=dog-1.pt task=dog-run model_size=5 eval_episodes=20
     """
-    from tdmpc2_lean.runs import run
-    from tdmpc2_lean.tdmpc2 import plan
+    from tdmpc2_lean.commands import making
+    from tdmpc2_lean.runs.plan import EVALUATE, Request
+    from tdmpc2_lean.tdmpc2.adapter import ADAPTER
 
-    planned = plan.evaluation(
-        words, allow_local_changes=allow_local_changes, trust_checkpoint=trust_checkpoint, cwd=Path.cwd()
+    request = Request(
+        tuple(words),
+        kind=EVALUATE,
+        cwd=Path.cwd(),
+        allow_local_changes=allow_local_changes,
+        trust_checkpoint=trust_checkpoint,
     )
-    if dry_run:
-        click.echo("\n".join(planned.lines()))
-        return
-    if not quiet:
-        click.echo("\n".join(planned.lines()))
-    outcome = run.carry_out(planned, quiet=quiet)
-    for result in outcome.record["evaluations"]:
-        success = "" if result["episode_success"] is None else f", success {result['episode_success']:.2f}"
-        label = " (miniature, not TD-MPC2)" if planned.checkout.upstream == "miniature" else ""
-        click.echo(
-            f"{result['task']}: return {result['episode_reward']:.1f}{success} "
-            f"(mean of {result['episodes']} episodes, seed {outcome.record['seed']}){label}"
-        )
-    click.echo(f"folder: {outcome.folder}")
+    return making.evaluate(ADAPTER, request, dry_run=dry_run, quiet=quiet)

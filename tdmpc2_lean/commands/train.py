@@ -12,7 +12,8 @@ import click
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be run, and stop.")
 @click.option(
-    "--multirun", "-m", is_flag=True, help="Run all combinations of values such as seed=1,2,3, in turn."
+    "--multirun", "-m", is_flag=True,
+    help="Run all combinations of values such as seed=1,2,3, in turn; finished ones are skipped.",
 )
 @click.option(
     "--list-presets", is_flag=True, help="List the lean presets with their evidence and cost, and stop."
@@ -28,40 +29,31 @@ def train(words, allow_local_changes, dry_run, multirun, list_presets, quiet):
       upstream=WHERE     a clone's folder, a commit, tag or branch, or `miniature`
       patches=NAMES      `all` (default), `none`, or names separated by commas
       threads=N          CPU threads (default: OMP_NUM_THREADS, else the cores usable here, at most 4)
-      overwrite=true     replace an earlier run in the same folder
+      overwrite=true     replace an earlier run in the same folder, instead of going on with it
 
     The patches add, among others, device=, utd=, pretrain_updates=, seed_steps=, separate_eval=,
     save_agent_every_eval= and save_video_files=. W&B is off unless wandb_project= is given.
 
     The run's folder is logs/TASK/SEED/EXP_NAME, where exp_name is the presets' names unless given. It holds
-    run.json, config.yaml, eval.csv (steps are agent steps), train.log, models/ and curve.png.
+    run.json, config.yaml, curve.jsonl, eval.csv (steps are agent steps), train.log, models/, checkpoint.pt and
+    curve.png. The same command again goes on with a run that was stopped or killed, from its last checkpoint (every
+    checkpoint_minutes=, 2 by default); with a larger steps= it extends a finished one.
 
     \b
     tdmpc2-lean train task=cartpole-balance lean=smoke
     tdmpc2-lean train task=cheetah-run lean=fast seed=1 steps=500_000
     tdmpc2-lean train task=walker-walk lean=fast seed=1,2,3 --multirun
     """
-    if list_presets:
-        from tdmpc2_lean.runs import presets
-
-        click.echo("\n\n".join(presets.described()))
-        return
+    from tdmpc2_lean.commands import making
     from tdmpc2_lean.errors import UserError
+    from tdmpc2_lean.runs.plan import Request
+    from tdmpc2_lean.runs.words import OWN_WORDS
+    from tdmpc2_lean.tdmpc2.adapter import ADAPTER
 
+    if list_presets:
+        click.echo("\n\n".join(ADAPTER.shelf.described()))
+        return 0
     if not words:
         raise UserError("nothing to train.", "tdmpc2-lean train task=cartpole-balance lean=smoke")
-    from tdmpc2_lean.tdmpc2 import plan
-
-    planner = plan.training_sweep if multirun else lambda *a, **k: [plan.training(*a, **k)]
-    plans = planner(words, allow_local_changes=allow_local_changes, cwd=Path.cwd())
-    if dry_run:
-        click.echo("\n\n".join("\n".join(planned.lines()) for planned in plans))
-        return
-    from tdmpc2_lean.runs import run
-
-    for number, planned in enumerate(plans, 1):
-        if len(plans) > 1:
-            click.echo(f"run {number} of {len(plans)}")
-        click.echo("\n".join(planned.lines()))
-        outcome = run.carry_out(planned, quiet=quiet)
-        click.echo("\n".join(run.summary(outcome)))
+    request = Request(tuple(words), cwd=Path.cwd(), allow_local_changes=allow_local_changes)
+    return making.train(ADAPTER, request, tuple(OWN_WORDS), multirun=multirun, dry_run=dry_run, quiet=quiet)

@@ -80,12 +80,14 @@ def run(
     Each run can also be a job of Hydra's, with any launcher:
 
     \b
-    python -m tdmpc2_lean.runs.hydra_job --multirun hydra/launcher=joblib \\
+    python -m tdmpc2_lean.campaigns.hydra_job --multirun hydra/launcher=joblib \\
         protocol=tdmpc2-walker-walk,tdmpc2-cheetah-run seed=1,2,3
 
     Exit code 0 if every run is finished or being made by another process, 1 if one failed.
     """
-    from tdmpc2_lean.runs import Surroundings, jobs
+    from tdmpc2_lean.campaigns import protocol_runs
+    from tdmpc2_lean.runs import jobs
+    from tdmpc2_lean.runs.plan import Conditions
 
     if smoke:
         if names:
@@ -93,13 +95,14 @@ def run(
         names = smokes(upstream)
     if not names:
         raise UserError("nothing to run.", "tdmpc2-lean validate run --smoke, or a name: tdmpc2-lean validate list")
-    todo = jobs.jobs(names, numbers(seeds) if seeds else None)
     presets = tuple(part.strip() for part in (lean or "").split(",") if part.strip())
-    surroundings = Surroundings(device, compile_, threads, upstream, allow_local_changes, checkpoint_minutes)
-    became = jobs.run(todo, out, presets, surroundings, quiet, click.echo)
-    counts = [f"{len(those)} {outcome}" for outcome, those in became.items() if those]
-    click.echo("; ".join(counts))
-    return 1 if became[jobs.FAILED] else 0
+    conditions = Conditions(device, compile_, threads, upstream, allow_local_changes, checkpoint_minutes)
+    todo = protocol_runs.jobs(
+        names, out, seeds=numbers(seeds) if seeds else None, presets=presets, conditions=conditions
+    )
+    results = jobs.run_all(todo, quiet=quiet, tell=click.echo)
+    click.echo(jobs.counted(results))
+    return 1 if any(result.became == jobs.FAILED for result in results) else 0
 
 
 def smokes(upstream: str | None) -> tuple[str, ...]:
@@ -137,18 +140,21 @@ def status(runs):
     tdmpc2-lean validate status
     tdmpc2-lean validate status /shared/runs
     """
-    from tdmpc2_lean.runs import folder as folders
-    from tdmpc2_lean.runs.status import state_of
+    from tdmpc2_lean.runs import status as of_runs
 
-    found = folders.run_folders(runs) if runs.is_dir() else []
+    found = of_runs.run_folders(runs) if runs.is_dir() else []
     if not found:
         raise UserError(f"there are no runs in {runs}.", "tdmpc2-lean validate run NAME --out DIR")
-    read = [folders.read_run(path) for path in found]
     labels = [str(path.relative_to(runs)) for path in found]
     width = max(map(len, labels))
-    for label, one in zip(labels, read, strict=True):
-        click.echo(f"{label:<{width}}  {state_of(one)}")
-        for problem in one.problems:
+    for label, path in zip(labels, found, strict=True):
+        try:
+            click.echo(f"{label:<{width}}  {of_runs.line_of(path)}")
+            problems = of_runs.problems_of(path)
+        except UserError as error:
+            click.echo(f"{label:<{width}}  unreadable")
+            problems = [error.message]
+        for problem in problems:
             click.echo(f"{'':<{width}}  problem: {problem}")
 
 

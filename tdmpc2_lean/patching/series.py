@@ -7,6 +7,9 @@ here knows a checkout; `render` brings the two together.
     title, why      a line, and paragraphs; both become the commit message on export
     issue, fix      optional: the upstream's issue, and the default behaviour that changes
     needs           optional: earlier patches of the series
+    [settings.NAME] one for each key that it adds to config.yaml or configs.yaml, and for each official key that only
+                    it makes effective: type, range, default, meaning (see `settings.schema`); NAME is the whole key,
+                    in quotes if it has dots. A default is the one that the patch writes
     [[edit]]        one or more, carried out in order, each on what the one before left
       file          path from the checkout's root
       inside        optional: dotted name of a class or function, decorators included; else the whole file
@@ -34,17 +37,19 @@ import ast
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.parsing import parse
+from tdmpc2_lean.patching.added import settings_added
 from tdmpc2_lean.patching.source import lines_of, string_lines
+from tdmpc2_lean.settings.schema import MISSING, SchemaError, Setting, read_setting
 
 VERBS = ("replace", "before", "after", "delete", "append", "bases", "create")
-PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "edit"}
+PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "settings", "edit"}
 EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "whole", "like"}
 # Never written to, whatever a patch or a recorded state says. `git~1` is how NTFS may spell `.git`.
 FORBIDDEN_FOLDERS = {".git", "git~1", ".tdmpc2-lean"}
@@ -98,7 +103,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Patch:
-    """One named change. `sha256` is over the names and bytes of the files in its folder."""
+    """One named change. `sha256` is over the names and bytes of the files in its folder; settings are by name."""
 
     name: str
     title: str
@@ -109,6 +114,7 @@ class Patch:
     edits: tuple[Edit, ...]
     folder: Path
     sha256: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -139,6 +145,10 @@ class Series:
             f"The {self.upstream} series has no patch {name!r}.{did_you_mean(name, self.names)}",
             "`tdmpc2-lean patch list` shows all names",
         )
+
+    def settings(self) -> dict[str, str]:
+        """{setting: name of the patch that brings it, or makes it effective}."""
+        return {name: patch.name for patch in self.patches for name in patch.settings}
 
     def closure(self, names: Iterable[str] | None = None) -> tuple[Patch, ...]:
         """The named patches (None: all) with everything they need, in series order."""
@@ -178,6 +188,12 @@ def read_series(upstream: str = "tdmpc2", folder: str | Path | None = None) -> S
         if name in earlier:
             raise SeriesError(f"{folder / 'series'} lists {name!r} twice.", "remove one of the lines")
         patch = read_patch(folder / name)
+        for other in patches:
+            if twice := other.settings.keys() & patch.settings.keys():
+                raise SeriesError(
+                    f"Patches {other.name!r} and {name!r} both bring the setting {min(twice)!r}.",
+                    f"take [settings.{min(twice)}] out of one patch.toml",
+                )
         for need in patch.needs:
             if need not in earlier:
                 raise SeriesError(
@@ -234,7 +250,31 @@ def read_patch(folder: Path) -> Patch:
         edits=edits,
         folder=folder,
         sha256=folder_sha256(folder),
+        settings=_read_settings(name, table.get("settings", {}), edits, wrong),
     )
+
+
+def _read_settings(patch: str, tables, edits: tuple[Edit, ...], wrong) -> dict[str, Setting]:
+    """The settings of a patch by name, which are those that its edits add, with the defaults that they write."""
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise wrong("`settings` holds a table for each setting, [settings.NAME]")
+    settings = {}
+    for name, table in tables.items():
+        try:
+            settings[name] = read_setting(name, table, patch)
+        except SchemaError as error:
+            raise wrong(f"setting {name!r}: {error.message}") from None
+        if not settings[name].meaning.strip():
+            raise wrong(f"setting {name!r}: `meaning` is missing")
+    for key, value in settings_added(edits).items():
+        names = [name for name in settings if name == key or name.endswith(f".{key}")]
+        if len(names) != 1:
+            raise wrong(f"it adds the setting {key!r}, of which it has {len(names)} tables [settings.{key}]")
+        default = settings[names[0]].default
+        if default == MISSING or type(default) is not type(value) or default != value:
+            stated = "none" if default == MISSING else repr(default)
+            raise wrong(f"setting {names[0]!r}: its default is {stated}, and the patch writes {value!r}")
+    return settings
 
 
 def folder_sha256(folder: Path) -> str:

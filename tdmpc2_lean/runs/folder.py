@@ -1,158 +1,81 @@
-"""A run's folder: its record and curve, read and written in one place, and who holds it.
+"""A run's folder: where it lies, what is in it, and who holds it.
+
+    run.json        the record (`record`)
+    curve.jsonl     the learning curve (`curve`)
+    config.yaml     all settings, as the official code resolved them
+    train.log       what the official code printed, of all starts (evaluate.log of an evaluation)
+    request.json    what the child was told at the last start
+    curve.png       the returns, against the published ones
+    .lock, holder.json   who is making the run, while somebody is
 
 Two processes on one folder are kept apart by a lock on a file. Where locks do not reach another machine, as on some
-shared file systems, the holder's sign of life does: a file that it touches while it works.
+shared file systems, the holder's heartbeat does: a file that it touches while it works. Nobody holds a folder without
+a heartbeat: a run that was killed on a machine that is gone blocks nothing for long.
 """
 
 import contextlib
 import fcntl
 import json
-import math
 import os
+import shutil
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tdmpc2_lean.errors import UserError
+import psutil
 
-RECORD, CURVE, LOCK, HOLDER = "run.json", "curve.jsonl", ".lock", "holder.json"
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.files import atomic_write
+from tdmpc2_lean.runs import curve, record
+
+LOCK, HOLDER = ".lock", "holder.json"
 DEFAULT = "default"
-NUMBERS = {
-    "chunk": int, "agent_steps": int, "env_steps": int, "value": float, "episodes": int, "updates": int,
-    "replay_bytes": int, "seconds": float,
-}  # fmt: skip
-SIGN_OF_LIFE_EVERY = 20.0  # seconds
-DEAD_AFTER = 120.0  # seconds without a sign of life from another machine
+HEARTBEAT_EVERY = 20.0  # seconds
+DEAD_AFTER = 120.0  # seconds without a heartbeat from another machine
+CLOCK_SKEW = 120.0  # seconds that a file server's clock may be behind a holder's
+MOMENT = 0.5  # seconds for which a lock is asked for again: somebody may only have looked
 
 
 class Held(UserError):
     """Somebody else is making the run."""
 
 
-@dataclass(frozen=True)
-class RunFolder:
-    """A run as it lies on the disk.
-
-    record: run.json; empty if it cannot be read.
-    lines: the usable lines of the curve, in order.
-    problems: what is wrong, each with file and line.
-    """
-
-    path: Path
-    record: Mapping[str, Any]
-    lines: tuple[Mapping[str, Any], ...]
-    problems: tuple[str, ...]
-
-
 def folder_of(runs: Path, protocol: str, presets: Sequence[str], seed: int) -> Path:
-    """Where a run lies."""
+    """Where a protocol's run lies below a folder of runs."""
     return runs / protocol / ("+".join(presets) or DEFAULT) / f"seed-{seed}"
 
 
-def run_folders(runs: Path) -> list[Path]:
-    """All folders of runs below a folder, sorted."""
-    return sorted(path.parent for path in runs.glob(f"*/*/seed-*/{RECORD}"))
-
-
-def read_run(folder: Path) -> RunFolder:
-    """Read a run's folder. What cannot be used is left out and named among the problems; nothing raises."""
-    record, problems = {}, []
+def is_empty(folder: Path) -> bool:
+    """Whether nothing is in the folder but what holding it puts there; also if there is no folder."""
     try:
-        record = read_record(folder) or {}
-        if not record:
-            problems.append(f"{folder / RECORD}: is missing")
-    except UserError as error:
-        problems.append(error.message)
-    lines, faults = read_curve(folder / CURVE)
-    return RunFolder(folder, record, tuple(lines), (*problems, *faults))
-
-
-def read_record(folder: Path) -> dict[str, Any] | None:
-    """run.json, or None if there is none. UserError if it cannot be read."""
-    path = folder / RECORD
-    try:
-        record = json.loads(path.read_bytes())
+        return all(is_of_holding(path.name) for path in folder.iterdir())
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}", "move the folder away to start anew") from None
-    if not isinstance(record, dict):
-        raise UserError(f"{path} is no JSON object.", "move the folder away to start anew")
-    return record
+        return True
 
 
-def write_record(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write run.json in one step."""
-    replace(folder / RECORD, json.dumps(dict(record), indent=2, ensure_ascii=False, default=str) + "\n")
+def is_of_holding(name: str) -> bool:
+    return name in (LOCK, HOLDER) or name.startswith((f".{HOLDER}.", ".now."))
 
 
-def read_curve(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """(usable lines, what is wrong with the others): malformed, cut short, repeated, out of order, without a value."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return [], []
-    except OSError as error:
-        return [], [f"{path}: cannot be read: {error.strerror}"]
-    *whole, rest = content.split(b"\n")
-    lines: list[dict[str, Any]] = []
-    problems = [f"{path}:{len(whole) + 1}: is cut short"] if rest else []
-    for number, text in enumerate(whole, 1):
-        fault, line = "", None
-        try:
-            line = json.loads(text)
-        except ValueError:
-            fault = "is no JSON"
-        if not fault:
-            fault = fault_of(line, lines)
-        if fault:
-            problems.append(f"{path}:{number}: {fault}")
-        else:
-            lines.append(line)
-    return lines, problems
+def is_run(folder: Path) -> bool:
+    """Whether the folder holds a run: one of ours, or the official code's own files."""
+    ours = (folder / record.FILE).is_file() or (folder / curve.FILE).is_file()
+    return ours or (folder / "eval.csv").is_file() or (folder / "models").is_dir()
 
 
-def fault_of(line: Any, before: Sequence[Mapping[str, Any]]) -> str:
-    """What keeps a line from being used; empty if nothing does."""
-    if not isinstance(line, dict):
-        return "is no JSON object"
-    for key, kind in NUMBERS.items():
-        value = line.get(key)
-        if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
-            return f"{key} is {value!r}"
-        if not math.isfinite(value):
-            return f"{key} is {value}"
-    if before and line["agent_steps"] == before[-1]["agent_steps"]:
-        return f"repeats {line['agent_steps']} agent steps"
-    if before and line["agent_steps"] < before[-1]["agent_steps"]:
-        return f"is out of order: {line['agent_steps']} agent steps after {before[-1]['agent_steps']}"
-    return ""
-
-
-def keep_lines_before(folder: Path, step: int) -> int:
-    """Drop the lines at or beyond an agent step, and all that cannot be used. Returns how many stay."""
-    lines, problems = read_curve(folder / CURVE)
-    kept = [line for line in lines if line["agent_steps"] < step]
-    if problems or len(kept) < len(lines):
-        replace(folder / CURVE, "".join(json.dumps(line) + "\n" for line in kept))
-    return len(kept)
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file in one step: a reader sees the old or the new one, and a full disk leaves the old one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+def clear(folder: Path) -> None:
+    """Remove a run that is held, all but what holding it needs. It is moved aside first, in one step a file."""
+    aside = folder / f".replaced-{os.getpid()}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    for path in list(folder.iterdir()):
+        if path != aside and not is_of_holding(path.name):
+            os.replace(path, aside / path.name)
+    shutil.rmtree(aside)
 
 
 # ------------------------------------------------------------------------------------------------ who holds it
@@ -162,34 +85,63 @@ def replace(path: Path, text: str) -> None:
 def held(folder: Path) -> Iterator[int]:
     """Hold a run while the context lasts; gives the lock's file descriptor, for the process that makes the run.
 
-    The lock is free when the last process that has the descriptor is gone. Held if somebody else holds the run.
+    The lock is free when the last process that has the descriptor is gone. Held if somebody else holds the run. A
+    folder that was made for this and in which nothing came to lie is removed again.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{folder} is no folder, or leads through a file.", "choose another name") from None
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise held_error(folder) from None
+        take(lock, folder)
         if is_alive_elsewhere(folder):
             raise held_error(folder)
-        me = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat("T", "seconds")}
-        replace(folder / HOLDER, json.dumps(me) + "\n")
+        me = {
+            "pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat("T", "seconds"),
+            "process_started": psutil.Process().create_time(),
+        }  # fmt: skip
+        atomic_write(folder / HOLDER, json.dumps(me) + "\n")
         over = threading.Event()
 
-        def live():
-            while not over.wait(SIGN_OF_LIFE_EVERY):
+        def beat():
+            while not over.wait(HEARTBEAT_EVERY):
                 with contextlib.suppress(OSError):
                     os.utime(folder / HOLDER)
 
-        threading.Thread(target=live, daemon=True).start()
+        threading.Thread(target=beat, daemon=True).start()
         try:
             yield lock
         finally:
             over.set()
             (folder / HOLDER).unlink(missing_ok=True)
+            if is_empty(folder):
+                with contextlib.suppress(OSError):
+                    (folder / LOCK).unlink(missing_ok=True)
+                    folder.rmdir()
     finally:
         os.close(lock)
+
+
+def take(lock: int, folder: Path) -> None:
+    """Take the lock, or Held. Somebody who only asks who holds it is waited for."""
+    until = time.monotonic() + MOMENT
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise held_error(folder) from None
+            time.sleep(0.05)
+            continue
+        # Whoever held it last may have removed the file, so that a lock on it keeps nobody away.
+        try:
+            same = os.path.samestat(os.fstat(lock), os.stat(folder / LOCK))
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise Held(f"{folder} has just been given up by another process.", "type the same command again")
+        return
 
 
 def held_error(folder: Path) -> Held:
@@ -200,18 +152,37 @@ def held_error(folder: Path) -> Held:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether somebody is making the run now."""
+    """Whether somebody is making the run now. Takes no lock, so that asking keeps nobody from making it."""
+    found = holder_record(folder)
+    if found is None:
+        return False
+    if found["host"] == socket.gethostname():
+        return is_alive_here(found) or is_locked(folder)
+    return is_alive_elsewhere(folder)
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process here has the lock: the child of a holder that was killed may, for a moment."""
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR)
+        lock = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
         os.close(lock)
-    return is_alive_elsewhere(folder)
+    return False
+
+
+def is_alive_here(found: dict[str, Any]) -> bool:
+    """Whether the holder's process still runs here, and is not another that got its number."""
+    try:
+        process = psutil.Process(int(found["pid"]))
+        return abs(process.create_time() - float(found.get("process_started", process.create_time()))) < 1.0
+    except (psutil.Error, ValueError, TypeError):
+        return False
 
 
 def holder(folder: Path) -> str:
@@ -223,21 +194,26 @@ def holder(folder: Path) -> str:
 def holder_record(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads((folder / HOLDER).read_bytes())
-        return {key: found[key] for key in ("pid", "host", "since")}
+        return {**found, **{key: found[key] for key in ("pid", "host", "since")}}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def is_alive_elsewhere(folder: Path) -> bool:
-    """Whether a process on another machine has given a sign of life of late, by the file system's own clock."""
+    """Whether a process on another machine has given a heartbeat of late, by the file system's own clock.
+
+    A time in the future, beyond what clocks differ by, is no heartbeat.
+    """
     found = holder_record(folder)
     if found is None or found["host"] == socket.gethostname():
         return False
     probe = folder / f".now.{socket.gethostname()}.{os.getpid()}"
     try:
         probe.write_bytes(b"")
-        return probe.stat().st_mtime - (folder / HOLDER).stat().st_mtime < DEAD_AFTER
-    except FileNotFoundError:
+        age = probe.stat().st_mtime - (folder / HOLDER).stat().st_mtime
+        return -CLOCK_SKEW < age < DEAD_AFTER
+    except OSError:
         return False
     finally:
-        probe.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)

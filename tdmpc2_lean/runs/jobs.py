@@ -1,6 +1,7 @@
-"""Many runs, one after another. The same command on several machines that share the folder divides the work.
+"""Many runs, one after another: of a sweep, of a protocol. One that fails keeps none of the others from being made.
 
-Each run is held by whoever makes it; a run that somebody else holds is passed over, and a finished one is skipped.
+A finished run is skipped, and one that somebody else makes is passed over; so the same command again makes what is
+missing, and on several machines that share the folder it divides the work.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,83 +9,83 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.nearest import did_you_mean
-from tdmpc2_lean.runs import folder as folders
-from tdmpc2_lean.runs.making import Surroundings, make
-from tdmpc2_lean.runs.run import RunFailed
-from tdmpc2_lean.validation.judging import criteria, protocols
-from tdmpc2_lean.validation.judging.protocols import Protocol
+from tdmpc2_lean.runs import making
+from tdmpc2_lean.runs.folder import Held
+from tdmpc2_lean.runs.making import Outcome
+from tdmpc2_lean.runs.plan import Plan
 
 MADE, SKIPPED, ELSEWHERE, FAILED = "finished", "was finished", "held by another", "failed"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run to be made."""
+    """One run to be made. label: for people. plan: decides the run, when its turn comes; may raise UserError."""
 
-    protocol: Protocol
-    seed: int
-
-
-def jobs(names: Sequence[str], seeds: Sequence[int] | None = None) -> list[Job]:
-    """The runs that names stand for: of protocols, or of a criterion for all of its protocols.
-
-    seeds: by default each protocol's own.
-    """
-    found: list[Job] = []
-    for name in names:
-        for protocol in named(name):
-            if protocol.missing:
-                raise UserError(f"{protocol.name} cannot be run: {protocol.missing}.", "tdmpc2-lean validate list")
-            strange = [seed for seed in seeds or () if seed not in protocol.seeds]
-            if strange:
-                raise UserError(
-                    f"the seeds of {protocol.name} are {', '.join(map(str, protocol.seeds))}, not {strange[0]}.",
-                    "chosen seeds are never judged; leave --seeds away, or name some of those",
-                )
-            found += [Job(protocol, seed) for seed in seeds or protocol.seeds]
-    return list({(job.protocol.name, job.seed): job for job in found}.values())
+    label: str
+    plan: Callable[[], Plan]
 
 
-def named(name: str) -> list[Protocol]:
-    """The protocols that a name stands for. UserError, with the nearest, for one that stands for none."""
-    known = criteria.criteria()
-    if name in known:
-        of = known[name]
-        return [protocols.protocol(protocols.name_of(of.agent, task, of.physics)) for task in of.tasks]
-    if name not in protocols.registry():
-        names = [*protocols.registry(), *known]
-        raise UserError(f"There is no protocol {name!r}.{did_you_mean(name, names)}", "tdmpc2-lean validate list")
-    return [protocols.protocol(name)]
+@dataclass(frozen=True)
+class Result:
+    """What became of a job. outcome: of one that is finished. told: what the user was told otherwise."""
+
+    job: Job
+    became: str
+    outcome: Outcome | None = None
+    told: str = ""
 
 
-def run(
-    todo: Sequence[Job],
-    out: Path,
-    presets: Sequence[str] = (),
-    surroundings: Surroundings | None = None,
-    quiet: bool = False,
-    tell: Callable[[str], None] = print,
-) -> dict[str, list[Job]]:
-    """Make the runs in turn; what became of them: MADE, SKIPPED, ELSEWHERE and FAILED -> jobs.
-
-    A run that fails does not keep the others from being made. Of a single run, what it ends with is raised.
-    """
-    became: dict[str, list[Job]] = {outcome: [] for outcome in (MADE, SKIPPED, ELSEWHERE, FAILED)}
-    for job in todo:
-        label = f"{job.protocol.name}, seed {job.seed}"
-        tell(f"{label}: {folders.folder_of(out, job.protocol.name, presets, job.seed)}")
+def run_all(
+    jobs: Sequence[Job], *, quiet: bool = False, tell: Callable[[str], None] = print, show_plans: bool = False
+) -> list[Result]:
+    """Make the runs in turn. Of a single job, what it ends with is raised; an interruption always is."""
+    results: list[Result] = []
+    for number, job in enumerate(jobs, 1):
+        which = f"run {number} of {len(jobs)}, " if len(jobs) > 1 else ""
         try:
-            outcome = MADE if make(job.protocol, job.seed, out, presets, surroundings, quiet) else SKIPPED
-            said = outcome
-        except folders.Held as held:
-            if len(todo) == 1:
+            plan = job.plan()
+            tell(f"{which}{job.label}: {plan.folder}")
+            if show_plans:
+                tell("\n".join(plan.lines()))
+            outcome = making.carry_out(plan, quiet=quiet)
+            result = Result(job, MADE if outcome.made else SKIPPED, outcome)
+            said = "\n".join(making.summary(outcome)) if show_plans else result.became
+        except Held as held:
+            if len(jobs) == 1:
                 raise
-            outcome, said = ELSEWHERE, held.message
-        except RunFailed as failure:
-            if len(todo) == 1:
+            result, said = Result(job, ELSEWHERE, told=held.message), held.message
+        except UserError as failure:
+            if len(jobs) == 1:
                 raise
-            outcome, said = FAILED, f"failed: {failure}"
-        became[outcome].append(job)
-        tell(f"{label}: {said}")
-    return became
+            result, said = Result(job, FAILED, told=str(failure)), f"failed: {failure}"
+        results.append(result)
+        tell(said if show_plans else f"{job.label}: {said}")
+    return results
+
+
+def counted(results: Sequence[Result]) -> str:
+    """'2 finished; 1 failed'."""
+    kinds = [result.became for result in results]
+    return "; ".join(f"{kinds.count(kind)} {kind}" for kind in (MADE, SKIPPED, ELSEWHERE, FAILED) if kind in kinds)
+
+
+def table(results: Sequence[Result]) -> list[str]:
+    """A line for each job of a sweep: what became of it, its last return with n, and its speed."""
+    width = max(len(result.job.label) for result in results)
+    lines = []
+    for result in results:
+        line = f"{result.job.label:<{width}}  {result.became:<15}"
+        if result.outcome is not None:
+            value, timing = result.outcome.last_return, result.outcome.record.timing
+            speed = timing.learning_steps_per_second or timing.steps_per_second
+            line += f"  return {value:.1f}" if value is not None else "  no return"
+            line += f"  {speed:.1f} steps/s" if speed else ""
+        elif result.told:
+            line += f"  {result.told.splitlines()[0]}"
+        lines.append(line.rstrip())
+    return lines
+
+
+def folders(results: Sequence[Result]) -> list[Path]:
+    """Those of the runs that are finished."""
+    return [result.outcome.folder for result in results if result.outcome is not None]

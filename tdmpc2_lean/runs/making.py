@@ -1,430 +1,410 @@
-"""Makes one run of a protocol, or goes on with it: plan it, hold its folder, run the official trainer in a process.
+"""The one way in which a run is made: held, begun or gone on with, watched to its end, recorded.
 
-The official train.py is run as `tdmpc2-lean train` runs it, one process for a whole run: it is the loop that the
-reference curves were made with, and the patch `checkpoint` makes it resumable at any moment, so that there is no
-second training loop to keep equal to it. A chunk is what lies between two of its evaluations.
+Every command that makes runs (`train`, `evaluate`, `validate run`, sweeps, jobs of Hydra's) makes a plan by an
+upstream's adapter and hands it to `carry_out`. Whether the folder's run begins, goes on, is extended or is finished
+already is decided here, in `standing`.
 """
 
-import dataclasses
-import hashlib
 import json
 import os
-import platform
-import signal
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.runs import folder as folders
-from tdmpc2_lean.runs import presets as lean
-from tdmpc2_lean.runs import record as records
-from tdmpc2_lean.runs import run as running
-from tdmpc2_lean.runs.progress import Display, Progress
-from tdmpc2_lean.runs.words import hydra_word
-from tdmpc2_lean.tdmpc2.plan import Plan
-from tdmpc2_lean.validation.judging import protocols
-from tdmpc2_lean.validation.judging.protocols import Protocol
+import click
 
-CHILD = "tdmpc2_lean.tdmpc2.protocol_child"
-EXPERIMENT = "run"  # the official code's name for what is run; the folder's name says more
-CHECKPOINT_MINUTES = 15.0
-SMOKE_CHECKPOINT_MINUTES = 0.02
-FINISHED, RUNNING, FAILED, INTERRUPTED = "finished", "running", "failed", "interrupted"
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.files import atomic_write
+from tdmpc2_lean.runs import adapter as adapters
+from tdmpc2_lean.runs import curve, folder, record
+from tdmpc2_lean.runs.adapter import Adapter
+from tdmpc2_lean.runs.plan import EVALUATE, TRAIN, Plan
+from tdmpc2_lean.runs.progress import Display, duration
+from tdmpc2_lean.runs.record import FAILED, FINISHED, INTERRUPTED, RunRecord
+from tdmpc2_lean.runs.watching import Log, RunFailed, watch
+
+INTERRUPTED_CODE = 130
+REQUEST, CONFIG, FIGURE = "request.json", "config.yaml", "curve.png"
+BEGINS, GOES_ON, IS_FINISHED = "begins", "goes on", "is finished"
+# What a run's code must not change between its starts.
+OF_THE_CODE = ("upstream", "commit", "tree", "release", "patches", "local_changes", "patched_tree")
+OF_THE_SPECIFICATION = (
+    "upstream", "source", "tasks", "regime", "arm", "seed", "action_repeat", "chunk", "protocol",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """How and where runs are made, which no protocol fixes: recorded with every run, compared with nothing.
+class Outcome:
+    """A finished run: its folder and the record in it. made: False if it was finished already."""
 
-    device, compile: the code's settings; None for its own defaults, a CUDA device and true.
-    threads: CPU threads; None as `tdmpc2-lean train` chooses them.
-    upstream: a checkout other than the pinned code; its runs are never judged.
-    checkpoint_minutes: None for 15, and for about a second in a smoke run.
+    folder: Path
+    record: RunRecord
+    made: bool = True
+
+    @property
+    def last_return(self) -> float | None:
+        """The last evaluation's mean return."""
+        found = [one.episode_reward for one in self.record.evaluations if one.episode_reward is not None]
+        return found[-1] if found else None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the folder's run is before it is made. earlier: its record, if it has one. note: for the user."""
+
+    what: str
+    earlier: RunRecord | None = None
+    note: str = ""
+
+
+def carry_out(plan: Plan, *, quiet: bool = False) -> Outcome:
+    """Bring the planned run to its end, from wherever it is.
+
+    Held if somebody else makes it; UserError if the folder holds something else; RunFailed if the official code ends in
+    an error, KeyboardInterrupt if the run is interrupted: the folder then holds all but what came after the last
+    checkpoint, and its record says what happened.
     """
-
-    device: str | None = None
-    compile: bool | None = None
-    threads: int | None = None
-    upstream: str | None = None
-    allow_local_changes: bool = False
-    checkpoint_minutes: float | None = None
-
-
-def make(
-    protocol: Protocol,
-    seed: int,
-    out: Path,
-    presets: Sequence[str] = (),
-    surroundings: Surroundings | None = None,
-    quiet: bool = False,
-) -> bool:
-    """Bring a run to its end, from wherever it is. False if it was finished already.
-
-    Held if somebody else makes it; UserError if it cannot be made; RunFailed if it ends in an error, and
-    KeyboardInterrupt if it is interrupted: its folder then holds all but what came after the last checkpoint.
-    """
-    if protocol.missing:
-        raise UserError(f"{protocol.name} cannot be run: {protocol.missing}.", "tdmpc2-lean validate list")
-    if protocol.agent == "dreamerv3":
-        return bridge().make(protocol, seed, out, presets, surroundings or Surroundings(), quiet)
-    if not protocol.judged:
-        if presets:
-            raise UserError("a smoke run has no lean variants.", "leave --lean away")
-        surroundings = dataclasses.replace(surroundings or Surroundings(), device="cpu", compile=False)
-    surroundings = surroundings or Surroundings()
-    preset_settings = settings_of(presets, protocol)
-    folder = folders.folder_of(out, protocol.name, presets, seed).resolve()
-    with folders.held(folder) as lock:
-        asked = asked_of(protocol, seed, presets, preset_settings)
-        earlier = earlier_start(folder, asked)
-        if earlier.get("state") == FINISHED:
-            return False
-        check_device(surroundings)
-        plan = planned(protocol, seed, folder, presets, preset_settings, surroundings)
-        settings = {**(earlier.get("settings") or plan.config), **given(plan.config)}
-        record = new_record(protocol, asked, settings, provenance_of(plan), earlier)
-        folders.write_record(folder, record)
-        folders.keep_lines_before(folder, checkpoint_step(plan.folder / "checkpoint.pt"))
-        progress = recording(folder, record)
-        carry_out(
-            protocol, folder, record, progress, quiet,
-            lambda log, display: watched(plan, protocol, folder, record, lock, log, progress, display),
-            lambda exit_code, log: explained(plan, exit_code, progress, log),
-            lambda: len(folders.read_curve(folder / folders.CURVE)[0]),
-            lambda: resolved_settings(folder),
-        )  # fmt: skip
-    return True
+    agent = adapters.adapter_of(plan.specification.upstream)
+    refuse_strange_folder(plan)
+    with folder.held(plan.folder) as lock:
+        stands = standing(plan, agent)
+        if stands.what == IS_FINISHED:
+            return Outcome(plan.folder, stands.earlier, made=False)
+        if stands.what == BEGINS and not folder.is_empty(plan.folder):
+            folder.clear(plan.folder)
+        return held(plan, agent, stands, lock, quiet)
 
 
-def asked_of(
-    protocol: Protocol, seed: int, presets: Sequence[str], preset_settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What one run is asked to be, as its record holds it."""
-    return {
-        "protocol": protocol.name,
-        "seed": seed,
-        "presets": list(presets),
-        "preset_settings": dict(preset_settings),
-        "spec": protocol.as_json(),
-    }
-
-
-def earlier_start(folder: Path, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The record of the run's earlier starts, {} if it had none. UserError if the folder holds another run."""
-    earlier = folders.read_record(folder)
-    if earlier is not None:
-        check_same(earlier, asked, folder)
-    return earlier or {}
-
-
-def bridge():
-    """The part of this for DreamerV3, which needs packages of its own."""
-    try:
-        from dreamer_bridge import protocol
-    except ImportError as error:
-        raise UserError(f"DreamerV3 cannot be run here: {error}.", "pip install 'tdmpc2_lean[dreamer]'") from None
-    return protocol
-
-
-# ------------------------------------------------------------------------------------------- what is to be run
-
-
-def settings_of(presets: Sequence[str], protocol: Protocol) -> dict[str, Any]:
-    """What lean presets make of a protocol's settings. UserError if they touch what the protocol fixes."""
-    chosen = [lean.find(name) for name in presets]
-    for preset in chosen:
-        touched = [key for key in preset.keys() if key in protocols.FIXED]
-        if touched:
-            raise UserError(
-                f"the preset {preset.name!r} sets {', '.join(touched)}, which the protocol fixes.",
-                "name another preset: tdmpc2-lean train --list-presets",
-            )
-    return lean.compose(chosen, {**protocol.defaults, **protocol.settings})
-
-
-def check_same(earlier: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
-    """UserError, naming the keys that differ, if the folder holds a run of another specification."""
-    earlier_spec, spec = earlier.get("spec"), asked["spec"]
-    if not isinstance(earlier_spec, Mapping):
-        earlier_spec = {}
-    differ = [f"spec.{key}" for key in protocols.differing(spec, earlier_spec) if not isinstance(spec.get(key), dict)]
-    for part in ("settings", "defaults"):
-        there = earlier_spec.get(part)
-        keys = protocols.differing(spec[part], there if isinstance(there, Mapping) else {})
-        differ += [f"{part}.{key}" for key in keys]
-    rest = [key for key in asked if key != "spec"]
-    differ += [key for key in rest if not protocols.same(asked[key], earlier.get(key))]
-    if differ:
-        raise UserError(
-            f"{folder} holds a run of another specification; these keys differ: {', '.join(differ)}.",
-            "choose another --out, or move that folder away",
-        )
-
-
-def check_device(surroundings: Surroundings) -> None:
-    """UserError if the device is a CUDA device that is not there. Nothing is used in its place."""
-    device = surroundings.device or "cuda:0"
-    if device.partition(":")[0] != "cuda":
-        return
-    import torch
-
-    if not torch.cuda.is_available():
-        raise UserError(
-            f"torch finds no CUDA device here, and the run is to use {device}"
-            + ("." if surroundings.device else ", the official default."),
-            "run it where there is one; on a CPU a run takes months: --device cpu --no-compile. Try: --smoke",
-        )
-
-
-def planned(
-    protocol: Protocol,
-    seed: int,
-    folder: Path,
-    presets: Sequence[str],
-    preset_settings: Mapping[str, Any],
-    surroundings: Surroundings,
-) -> Plan:
-    """The run as a plan of `training`, with the run's folder as its working folder."""
-    from tdmpc2_lean.tdmpc2 import plan
-
-    minutes = surroundings.checkpoint_minutes
-    if minutes is None:
-        minutes = CHECKPOINT_MINUTES if protocol.judged else SMOKE_CHECKPOINT_MINUTES
-    settings = {key: value for key, value in protocol.settings.items() if key not in preset_settings}
-    settings |= {
-        "seed": seed,
-        "exp_name": EXPERIMENT,
-        "enable_wandb": False,
-        "save_video": False,
-        "checkpoint_minutes": minutes,
-        # A run may go on on another machine, whose simulator need not compute the same bits within an episode.
-        "checkpoint_mid_episode": not protocol.judged,
-        "hydra.run.dir": str(folder / "hydra"),
-    }
-    settings |= {
-        key: value
-        for key, value in (("device", surroundings.device), ("compile", surroundings.compile))
-        if value is not None
-    }
-    words = [hydra_word(key, value) for key, value in settings.items()]
-    words.append("overwrite=true")  # the official folder of the run's earlier attempts
-    if presets:
-        words.append("lean=" + ",".join(presets))
-    if surroundings.threads is not None:
-        words.append(f"threads={surroundings.threads}")
-    if surroundings.upstream is not None:
-        words.append(f"upstream={surroundings.upstream}")
-    return plan.training(words, allow_local_changes=surroundings.allow_local_changes, cwd=folder)
-
-
-def new_record(
-    protocol: Protocol,
-    asked: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    provenance: Mapping[str, Any],
-    earlier: Mapping[str, Any],
-) -> dict[str, Any]:
-    """run.json as the run starts, or starts again; see the package's docstring."""
-    return {
-        **asked,
-        "agent": protocol.agent,
-        "task": protocol.task,
-        "physics": protocol.physics,
-        "settings": dict(settings),
-        "provenance": provenance,
-        "provenances": {**(earlier.get("provenances") or {}), short_hash(provenance): provenance},
-        "state": RUNNING,
-        "error": None,
-        "started": earlier.get("started") or now(),
-        "ended": None,
-        "attempts": int(earlier.get("attempts") or 0) + 1,
-    }
-
-
-def given(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that have a value before the code resolves them."""
-    return {key: value for key, value in config.items() if value != "???"}
-
-
-def provenance_of(plan: Plan, name: str | None = None) -> dict[str, Any]:
-    """What the lines of the curve are computed by and on. name: of the device; default: as torch or Python calls it."""
-    from tdmpc2_lean.versions import versions
-
-    kind = plan.device
-    if name is None:
-        name = platform.processor() or platform.machine()
-        if kind.partition(":")[0] == "cuda":
-            import torch
-
-            name = torch.cuda.get_device_name(kind)
-    code = plan.patched.provenance()
-    code.pop("source")  # where it was found says nothing about what it is
-    return json.loads(
-        json.dumps(
-            {
-                **code,
-                "packages": versions(),
-                "device": {"kind": kind, "name": name},
-                "threads": plan.threads[0],
-                "compile": plan.config.get("compile"),
-                "tdmpc2_lean": records.own_version(),
-            },
-            default=str,
-        )
+def held(plan: Plan, agent: Adapter, stands: Standing, lock: int, quiet: bool) -> Outcome:
+    """As carry_out, while the folder is held and its standing known."""
+    log_name = f"{plan.kind}.log"
+    provenance = record.provenance_of(
+        plan.patched.provenance(),
+        device=plan.device,
+        threads=plan.threads,
+        compile=plan.compile,
+        environment=plan.environment,
     )
-
-
-def short_hash(provenance: Mapping[str, Any]) -> str:
-    """What a line of the curve calls its provenance by."""
-    return hashlib.sha256(json.dumps(provenance, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def checkpoint_step(path: Path) -> int:
-    """The agent step at which the saved state goes on; 0 if there is none."""
-    if not path.exists():
-        return 0
-    import torch
-
-    try:
-        return int(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["step"])
-    except Exception as error:
-        raise UserError(
-            f"{path} cannot be read: {error}", "move the run's folder away to start anew, or bring that file back"
-        ) from None
-
-
-# --------------------------------------------------------------------------------------------- the process itself
-
-
-def carry_out(
-    protocol: Protocol,
-    folder: Path,
-    record: dict[str, Any],
-    progress: Progress,
-    quiet: bool,
-    watch: Callable[[running.Log, Display], tuple[int, bool]],
-    why: Callable[[int, running.Log], running.RunFailed],
-    chunks: Callable[[], int],
-    resolved: Callable[[], Mapping[str, Any]] = dict,
-) -> None:
-    """Run a child to its end and keep the record. RunFailed or KeyboardInterrupt if it does not get there.
-
-    watch: runs the child, whose events `progress` takes: (exit code, whether it was interrupted).
-    why: why a child failed. chunks: how many the curve holds. resolved: settings that are known once it has run.
-    """
-    log = running.Log(folder / f"attempt-{record['attempts']}.log")
+    start = record.this_start(plan.command, plan.cwd, provenance, log_name, plan.specification.agent_steps)
+    kept = new_record(plan, stands.earlier, provenance, start)
+    if stands.what == GOES_ON:
+        agent.drop_computed_again(plan, agent.checkpoint_step(plan))
+    else:
+        write_config(plan.folder / CONFIG, plan.configured)
+    record.write(plan.folder, kept)
+    heading = f"--- start {len(kept.starts)}, {start.started}: {plan.command}"
+    log = Log(plan.folder / log_name, append=stands.what == GOES_ON, heading=heading)
+    progress = agent.progress()
     display = Display(progress, quiet=quiet)
+    if stands.note:
+        display.say(f"note: {stands.note}")
+    take = progress.take
+
+    def take_and_record(event: Mapping[str, Any]) -> None:
+        """The record has the settings as soon as the code has resolved them."""
+        nonlocal kept
+        take(event)
+        if event.get("event") == "start":
+            kept = kept.changed(settings={**kept.settings, **agent.resolved(plan)})
+            record.write(plan.folder, kept)
+
+    progress.take = take_and_record
+
+    def command(channel: int) -> list[str]:
+        return agent.child(plan, common_request(plan, provenance, channel))
+
     try:
-        exit_code, interrupted = watch(log, display)
+        exit_code, interrupted = watch(
+            command, plan.cwd, plan.environment, log, progress, display, [lock], agent.patience
+        )
     except BaseException as error:
-        record |= {"state": FAILED, "error": f"the watching process: {error!r}", "ended": now()}
-        folders.write_record(folder, record)
+        record.write(plan.folder, kept.ended(FAILED, 1, f"the watching process: {error!r}"))
         raise
     finally:
         display.close()
         log.close()
-    record |= {"ended": now(), "settings": {**record["settings"], **resolved()}}
+    kept = what_happened(plan, agent, kept, stands.earlier, progress, log)
     if exit_code == 0 and progress.ended:
-        lines = chunks()
-        if lines == protocol.chunks:
-            folders.write_record(folder, record | {"state": FINISHED})
-            return
-        failure = running.RunFailed(
-            f"the run ended with {lines} lines of {protocol.chunks} in {folder / folders.CURVE}.", f"read {log.path}"
-        )
+        short = too_short(plan)
+        if short is None:
+            kept = kept.ended(FINISHED, 0)
+            record.write(plan.folder, kept)
+            draw(plan)
+            return Outcome(plan.folder, kept)
+        failure = RunFailed(short, f"read {log.path}")
     elif interrupted:
-        folders.write_record(folder, record | {"state": INTERRUPTED})
+        record.write(plan.folder, kept.ended(INTERRUPTED, INTERRUPTED_CODE))
+        draw(plan)
+        display.say(f"what there is stays in {plan.folder}" + goes_on_hint(plan))
         raise KeyboardInterrupt
     else:
-        failure = why(exit_code, log)
-    folders.write_record(folder, record | {"state": FAILED, "error": failure.message})
+        failure = agent.explained(plan, exit_code, progress, log)
+    record.write(plan.folder, kept.ended(FAILED, exit_code or 1, failure.message))
+    draw(plan)
     raise failure
 
 
-def recording(folder: Path, record: dict[str, Any]) -> Progress:
-    """Progress that puts the settings into the record as soon as the code has resolved them."""
-    progress = Progress()
-    take = progress.take
-
-    def take_and_record(event: Mapping[str, Any]) -> None:
-        take(event)
-        if event.get("event") == "start":
-            record["settings"] |= resolved_settings(folder)
-            folders.write_record(folder, record)
-
-    progress.take = take_and_record
-    return progress
+def goes_on_hint(plan: Plan) -> str:
+    return "; the same command goes on with it" if plan.kind == TRAIN else ""
 
 
-def watched(
-    plan: Plan,
-    protocol: Protocol,
-    folder: Path,
-    record: Mapping[str, Any],
-    lock: int,
-    log: running.Log,
-    progress: Progress,
-    display: Display,
-) -> tuple[int, bool]:
-    """Run the child and follow it to its end: (exit code, whether it was interrupted)."""
-
-    def command(channel: int) -> list[str]:
-        request = {
-            "script": str(plan.script),
-            "words": list(plan.hydra),
-            "channel": channel,
-            "config": str(folder / "config.yaml"),
-            "probe": plan.probe,
-            "parent": os.getpid(),
-            "curve": str(folder / folders.CURVE),
-            "chunk": protocol.chunk,
-            "action_repeat": protocol.action_repeat,
-            "provenance": short_hash(record["provenance"]),
-        }
-        folders.replace(folder / "request.json", json.dumps(request))
-        return [sys.executable, "-P", "-m", CHILD, str(folder / "request.json")]
-
-    # The lock stays taken for as long as the child lives.
-    return running.watch(command, plan.cwd, plan.environment, log, progress, display, [lock])
+def common_request(plan: Plan, provenance: record.Provenance, channel: int) -> dict[str, Any]:
+    """What every child is told: whom it belongs to, where its events go, and what a line of the curve holds."""
+    return {
+        "channel": channel,
+        "parent": os.getpid(),
+        "kind": plan.kind,
+        "config": str(plan.folder / CONFIG),
+        "curve": str(plan.folder / curve.FILE),
+        "chunk": plan.specification.chunk,
+        "action_repeat": plan.specification.action_repeat,
+        "provenance": provenance.short_hash,
+        "protocol": plan.fixed is not None,
+    }
 
 
-def resolved_settings(folder: Path) -> dict[str, Any]:
-    """All settings as the code resolved them; empty if it did not get so far."""
-    from omegaconf import OmegaConf
+def write_request(plan: Plan, request: Mapping[str, Any]) -> str:
+    """Write what a child is to do into the run's folder; the path, for its command line."""
+    path = plan.folder / REQUEST
+    atomic_write(path, json.dumps(request, indent=1) + "\n")
+    return str(path)
 
+
+def write_config(path: Path, configured: Mapping[str, Any]) -> None:
+    """The configuration before the code has resolved it; the child replaces it."""
+    import yaml
+
+    atomic_write(path, yaml.safe_dump(dict(configured), sort_keys=False))
+
+
+# ------------------------------------------------------------------------------- begins, goes on, or is finished
+
+
+def refuse_strange_folder(plan: Plan) -> None:
+    """UserError, before anything is touched, for a folder that is a file or holds what is no run's."""
+    if plan.folder.exists() and not plan.folder.is_dir():
+        raise UserError(f"{plan.folder} is a file.", "choose another exp_name=")
+    if not folder.is_empty(plan.folder) and not folder.is_run(plan.folder):
+        raise UserError(
+            f"{plan.folder} holds files that are no run's; they are not touched.", "choose another exp_name="
+        )
+
+
+def standing(plan: Plan, agent: Adapter) -> Standing:
+    """Whether the run begins, goes on or is finished. UserError, naming what differs, if the folder holds another.
+
+    A finished run whose budget is raised goes on. A run that failed before its first step is as if it had not been.
+    """
+    refuse_strange_folder(plan)
+    if plan.overwrite or folder.is_empty(plan.folder):
+        return Standing(BEGINS)
+    if not (plan.folder / record.FILE).is_file():
+        raise UserError(
+            f"{plan.folder} already holds files of a run that has no {record.FILE}; nothing was touched.",
+            f"choose another {name_word(plan)}, or write overwrite=true to replace it",
+        )
+    earlier = record.read(plan.folder)
+    if plan.kind == EVALUATE or earlier.kind != plan.kind:
+        raise UserError(
+            f"{plan.folder} already holds a run ({earlier.kind}, {earlier.state}).", "choose another exp_name="
+        )
+    step = agent.checkpoint_step(plan)
+    if earlier.state == FAILED and step is None and not started(plan, earlier):
+        return Standing(BEGINS)
+    differ = differing(earlier, plan, agent)
+    if differ:
+        raise UserError(
+            f"{plan.folder} holds a run of another specification; these differ: {'; '.join(differ)}.",
+            another(plan, "type that run's command to go on with it, or "),
+        )
+    then, now = earlier.specification.agent_steps, plan.specification.agent_steps
+    if now < then:
+        raise UserError(
+            f"{plan.folder} holds a run of {then:,} agent steps, and {now:,} are asked for.",
+            another(plan, "a budget can only be raised; "),
+        )
+    if earlier.state == FINISHED and now == then:
+        return Standing(IS_FINISHED, earlier)
+    if earlier.state == FINISHED and step is None:
+        raise UserError(
+            f"{plan.folder} holds a finished run of {then:,} agent steps without a checkpoint to go on from.",
+            another(plan, ""),
+        )
+    note = ""
+    if now > then:
+        note = (
+            f"the budget is raised from {then:,} to {now:,} agent steps; where the replay had dropped steps before, "
+            "this is not bit for bit the run that had the budget from the start"
+        )
+    elif step is None:
+        note = "nothing was saved before the run was stopped: it begins anew, and gives the same bits"
+    return Standing(GOES_ON, earlier, note)
+
+
+def name_word(plan: Plan) -> str:
+    return "--out" if plan.fixed is not None else "exp_name="
+
+
+def another(plan: Plan, before: str) -> str:
+    """The next step for whoever wants another run than the folder's."""
+    if plan.fixed is not None:
+        return f"{before}choose another --out, or move that folder away"
+    return f"{before}choose another exp_name=, or write overwrite=true to replace it"
+
+
+def started(plan: Plan, earlier: RunRecord) -> bool:
+    """Whether the earlier run got to its first step."""
+    return bool(earlier.timing.steps) or bool(curve.lines_of(plan.folder / curve.FILE))
+
+
+def differing(earlier: RunRecord, plan: Plan, agent: Adapter) -> list[str]:
+    """In what the folder's run differs from the plan: 'seed (1, now 2)'."""
+    there, now = earlier.specification, plan.specification
+    found = [
+        said(key, getattr(there, key), getattr(now, key))
+        for key in OF_THE_SPECIFICATION
+        if getattr(there, key) != getattr(now, key)
+    ]
+    code, present = earlier.code, json.loads(json.dumps(plan.patched.provenance(), default=str))
+    found += [
+        f"code {key}" if key == "patches" else said(f"code {key}", code.get(key), present.get(key))
+        for key in OF_THE_CODE
+        if code.get(key) != present.get(key)
+    ]
+    if earlier.configured:
+        before, after = agent.deciding(earlier.configured), agent.deciding(plan.configured)
+        found += [
+            said(key, before.get(key), after.get(key))
+            for key in dict.fromkeys([*before, *after])
+            if not same(before.get(key), after.get(key))
+        ]
+    return found[:10] + ([f"and {len(found) - 10} more"] if len(found) > 10 else [])
+
+
+def said(key: str, then: Any, now: Any) -> str:
+    return f"{key} ({record.shortened(then, 40)}, now {record.shortened(now, 40)})"
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two settings say the same; numbers by their value, and as JSON has them."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one == other
+    return json.dumps(one, default=str) == json.dumps(other, default=str)
+
+
+# ---------------------------------------------------------------------------------------------------- the record
+
+
+def new_record(
+    plan: Plan, earlier: RunRecord | None, provenance: record.Provenance, start: record.Start
+) -> RunRecord:
+    """run.json as the run starts, or starts again: all earlier starts and their provenances stay."""
+    configured = json.loads(json.dumps(dict(plan.configured), default=str))
+    fresh = RunRecord(
+        schema=record.SCHEMA,
+        kind=plan.kind,
+        specification=plan.specification,
+        configured=configured,
+        settings={key: value for key, value in configured.items() if value != "???"},
+        protocol_entry=None if plan.fixed is None else plan.fixed.as_json(),
+        preset_settings=dict(plan.preset_settings),
+        starts=(start,),
+        provenances={start.provenance: provenance},
+        checkpoint=plan.checkpoint,
+        details=json.loads(json.dumps(dict(plan.details), default=str)),
+        packages=record.packages(),
+    )
+    if earlier is None:
+        return fresh
+    before = tuple(
+        one if one.ended else one.model_copy(update={"state": INTERRUPTED}) for one in earlier.starts
+    )
+    return fresh.changed(
+        starts=(*before, start),
+        provenances={**earlier.provenances, start.provenance: provenance},
+        settings={**earlier.settings, **fresh.settings},
+        evaluations=earlier.evaluations,
+        timing=earlier.timing,
+        details={**earlier.details, **fresh.details},
+    )
+
+
+def what_happened(
+    plan: Plan, agent: Adapter, kept: RunRecord, earlier: RunRecord | None, progress, log: Log
+) -> RunRecord:
+    """The record with what is known only after the child has ended."""
+    found: dict[str, Any] = {
+        "settings": {**kept.settings, **agent.resolved(plan)},
+        "evaluations": tuple(agent.evaluations(plan, earlier.evaluations if earlier else (), progress, log)),
+        "details": agent.details(plan, kept),
+    }
+    if plan.kind == TRAIN and progress.samples:
+        found["timing"] = timing_of(progress, earlier)
+    if progress.resumed_at is not None:
+        last = kept.start.model_copy(update={"resumed_at": progress.resumed_at})
+        found["starts"] = (*kept.starts[:-1], last)
+    if progress.device:
+        device = record.Device(kind=progress.device, name=progress.device_name)
+        provenance = kept.provenance.model_copy(update={"device": device})
+        # The hash stays the one that the curve's lines name.
+        found["provenances"] = {**kept.provenances, kept.start.provenance: provenance}
+    return kept.changed(**found)
+
+
+def timing_of(progress, earlier: RunRecord | None) -> record.Timing:
+    """Wall time over all starts; speeds of this one."""
+    now = progress.timing()
+    before = earlier.timing if earlier is not None else record.Timing()
+    for key in ("train_seconds", "evaluation_seconds", "cpu_seconds"):
+        if now.get(key) is not None and getattr(before, key) is not None:
+            now[key] = round(now[key] + getattr(before, key), 2)
+    return record.Timing(**now)
+
+
+def too_short(plan: Plan) -> str | None:
+    """Why a protocol's run that came to its end is no whole one; None if it is, or if it is of no protocol."""
+    if plan.fixed is None:
+        return None
+    lines = len(curve.lines_of(plan.folder / curve.FILE))
+    if lines == plan.fixed.chunks:
+        return None
+    return f"the run ended with {lines} lines of {plan.fixed.chunks} in {plan.folder / curve.FILE}."
+
+
+def draw(plan: Plan) -> None:
+    """curve.png of a training run with at least one point. A run does not fail for want of a picture."""
+    from tdmpc2_lean.runs import figure
+
+    if plan.kind != TRAIN:
+        return
     try:
-        return OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
-    except OSError:
-        return {}
+        figure.draw_run(plan.folder)
+    except Exception as error:
+        click.echo(f"note: {FIGURE} could not be drawn: {error}", err=True)
 
 
-def explained(plan: Plan, exit_code: int, progress: Progress, log: running.Log) -> running.RunFailed:
-    """Why a run failed; what a protocol's runs are known to fail of, in words of their own."""
-    said = "\n".join(log.last)
-    last = next((line for line in reversed(log.last) if line.startswith("FloatingPointError")), "")
-    goes_on = "the same command goes on from the last checkpoint"
-    if last:
-        return running.RunFailed(
-            f"training has diverged: {last.partition(': ')[2]}\n  log: {log.path}",
-            "the last checkpoint is from before that; started again, the run diverges again",
-        )
-    if "No space left on device" in said or "File too large" in said or "Disk quota exceeded" in said:
-        return running.RunFailed(f"the disk is full.\n  log: {log.path}", f"make room; {goes_on}")
-    if exit_code == -signal.SIGKILL:
-        return running.RunFailed(
-            f"the process was killed, perhaps for want of memory.\n  log: {log.path}", f"{goes_on}"
-        )
-    if "another observation than before" in said:
-        return running.RunFailed(
-            f"the environment computes other bits here than where the state was saved.\n  log: {log.path}",
-            "go on with the run on a machine like that one, or move its folder away to start anew",
-        )
-    return running.explained(plan, exit_code, progress, log)
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def summary(outcome: Outcome) -> list[str]:
+    """What is said at the end."""
+    kept = outcome.record
+    lines = []
+    if kept.kind == TRAIN:
+        timing, seed = kept.timing, kept.specification.seed
+        if not outcome.made:
+            lines.append(f"finished already, {kept.start.ended}: nothing to do (overwrite=true makes it anew)")
+        else:
+            speed = timing.learning_steps_per_second or timing.steps_per_second
+            pace = f", {speed:.1f} steps/s while learning" if speed else ""
+            times = f" in {len(kept.starts)} starts" if len(kept.starts) > 1 else ""
+            took = f" in {duration(kept.seconds)}" if kept.seconds is not None else ""
+            lines.append(f"finished{took}{times}{pace} (n=1 run, seed {seed})")
+        last = next((one for one in reversed(kept.evaluations) if one.episode_reward is not None), None)
+        if last is not None:
+            of = f"mean of {last.episodes} episode{'s' * (last.episodes != 1)}" if last.episodes else "mean"
+            lines.append(f"return: {last.episode_reward:.1f} at agent step {last.step} ({of})")
+        if (outcome.folder / FIGURE).is_file():
+            lines.append(f"curve:  {outcome.folder / FIGURE}")
+    lines.append(f"folder: {outcome.folder}")
+    return lines

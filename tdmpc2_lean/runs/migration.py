@@ -82,6 +82,7 @@ def of_training(old: Mapping[str, Any]) -> dict[str, Any]:
         },
         "state": old["state"],
         "error": old["error"],
+        "configured": flat if dreamer else {},
         "settings": flat,
         "starts": [earlier] * (attempts - 1) + [last],
         "provenances": {HASH_OF_NOTHING: provenance},

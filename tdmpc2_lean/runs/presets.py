@@ -7,21 +7,20 @@
     cost: What is given up.
 
 They come with the package, from the user's folder, or from a path; several are combined from left to right.
-Each agent has presets of its own, in the same form.
+Each upstream has presets of its own, in the same form; its adapter has their `Shelf`.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
+from tdmpc2_lean.runs.specification import PresetUse
 
-TDMPC2, DREAMERV3 = "tdmpc2", "dreamerv3"
-COMMANDS = {TDMPC2: "tdmpc2-lean", DREAMERV3: "dreamer-bridge"}
 FIELDS = {"title": str, "overrides": dict, "times": dict, "evidence": str, "cost": str}
 
 
@@ -42,67 +41,76 @@ class Preset:
         return tuple(dict.fromkeys([*self.overrides, *self.times]))
 
 
-def folders(agent: str = TDMPC2) -> tuple[Path, ...]:
-    """Where an agent's presets are looked for by name; the user's come first."""
-    if agent == TDMPC2:
-        return places.config_dir() / "presets", places.presets_dir()
-    import dreamer_bridge
+@dataclass(frozen=True)
+class Shelf:
+    """The presets of one upstream. own: the package's folder. users: the user's, which comes first.
 
-    return places.config_dir() / "dreamer-presets", Path(dreamer_bridge.__file__).parent / "presets"
+    listing: the command that lists them.
+    """
 
+    own: Path
+    users: Path
+    listing: str
 
-def available(agent: str = TDMPC2) -> dict[str, Path]:
-    """Every preset that has a name, the package's own before the user's."""
-    found: dict[str, Path] = {}
-    for folder in reversed(folders(agent)):
-        found.update({path.stem: path for path in sorted(folder.glob("*.yaml"))})
-    return found
+    def available(self) -> dict[str, Path]:
+        """Every preset that has a name, the package's own before the user's."""
+        found: dict[str, Path] = {}
+        for folder in (self.own, self.users):
+            found.update({path.stem: path for path in sorted(folder.glob("*.yaml"))})
+        return found
 
-
-def find(name: str, agent: str = TDMPC2) -> Preset:
-    """An agent's preset of a name, or of a path to a YAML file."""
-    listing = f"{COMMANDS[agent]} train --list-presets"
-    if name.endswith((".yaml", ".yml")) or "/" in name:
-        path = Path(name).expanduser()
-        if not path.is_file():
-            raise UserError(f"there is no preset file {path}.", listing)
-        return read(path, agent)
-    paths = available(agent)
-    if name not in paths:
-        raise UserError(
-            f"there is no preset {name!r}.{did_you_mean(name, paths)}",
-            f"{listing}; your own go to {folders(agent)[0]}/NAME.yaml",
-        )
-    return read(paths[name], agent)
-
-
-def described(agent: str = TDMPC2) -> list[str]:
-    """Every preset that has a name, to be read."""
-    described = []
-    for name in available(agent):
-        preset = find(name, agent)
-        settings = [f"{key}={value}" for key, value in preset.overrides.items()]
-        settings += [f"{key} x {factor}" for key, factor in preset.times.items()]
-        described.append(
-            "\n".join(
-                [
-                    f"{name}: {preset.title}",
-                    f"  sets      {' '.join(settings) or 'nothing'}",
-                    f"  evidence  {' '.join(preset.evidence.split()) or 'none stated'}",
-                    f"  cost      {' '.join(preset.cost.split()) or 'none stated'}",
-                    f"  file      {preset.path}",
-                ]
+    def find(self, name: str) -> Preset:
+        """The preset of a name, or of a path to a YAML file."""
+        if name.endswith((".yaml", ".yml")) or "/" in name:
+            path = Path(name).expanduser()
+            if not path.is_file():
+                raise UserError(f"there is no preset file {path}.", self.listing)
+            return read(path, self.own)
+        paths = self.available()
+        if name not in paths:
+            raise UserError(
+                f"there is no preset {name!r}.{did_you_mean(name, paths)}",
+                f"{self.listing}; your own go to {self.users}/NAME.yaml",
             )
-        )
-    return described
+        return read(paths[name], self.own)
+
+    def described(self) -> list[str]:
+        """Every preset that has a name, to be read."""
+        return [described(self.find(name)) for name in self.available()]
 
 
-def read(path: Path, agent: str = TDMPC2) -> Preset:
-    """Read and check one file."""
+def described(preset: Preset) -> str:
+    """What a preset sets, the evidence and the cost."""
+    settings = [f"{key}={value}" for key, value in preset.overrides.items()]
+    settings += [f"{key} x {factor}" for key, factor in preset.times.items()]
+    return "\n".join(
+        [
+            f"{preset.name}: {preset.title}",
+            f"  sets      {' '.join(settings) or 'nothing'}",
+            f"  evidence  {' '.join(preset.evidence.split()) or 'none stated'}",
+            f"  cost      {' '.join(preset.cost.split()) or 'none stated'}",
+            f"  file      {preset.path}",
+        ]
+    )
+
+
+def use_of(preset: Preset) -> PresetUse:
+    """The preset as a run's record has it."""
+    return PresetUse(
+        name=preset.name,
+        file=preset.path.name,
+        sha256=hashlib.sha256(preset.path.read_bytes()).hexdigest(),
+        overrides=dict(preset.overrides),
+        times=dict(preset.times),
+    )
+
+
+def read(path: Path, own: Path) -> Preset:
+    """Read and check one file. own: a folder with examples."""
     import yaml
 
     def wrong(message: str) -> UserError:
-        return UserError(f"{path}: {message}", f"see {folders(agent)[1] / 'smoke.yaml'} for an example")
+        return UserError(f"{path}: {message}", f"see {own / 'smoke.yaml'} for an example")
 
     try:
         # YAML's 1.1 reads 3e-4 as a string, hence OmegaConf, which the official config is read by.

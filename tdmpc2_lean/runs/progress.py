@@ -16,6 +16,8 @@ class Progress:
     """What the child has reported so far. All steps are agent steps, all times seconds of training.
 
     samples: (step, seconds, evaluation_seconds), about two a second. news: lines to be shown, each once.
+    resumed_at: the agent step at which this start went on; None for one from nothing.
+    updates: gradient updates so far, of an agent that counts them. compile_seconds: what compiling it took.
     """
 
     steps: int | None = None
@@ -24,6 +26,9 @@ class Progress:
     device_name: str | None = None
     evaluating: bool = False
     cpu_seconds: float | None = None
+    updates: int | None = None
+    compile_seconds: float | None = None
+    resumed_at: int | None = None
     ended: bool = False
     broken: Mapping[str, Any] | None = None
     evaluations: list[dict[str, Any]] = field(default_factory=list)
@@ -31,7 +36,7 @@ class Progress:
     news: list[str] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Account for one event of `launch`; those of an unknown kind are none of ours."""
+        """Account for one event of the child's (see `channel`); those of an unknown kind are none of ours."""
         kind = event.get("event")
         if kind == "start":
             self.steps = event["steps"]
@@ -40,7 +45,11 @@ class Progress:
         elif kind == "step":
             self.evaluating = event["evaluating"]
             self.cpu_seconds = event["cpu_seconds"]
+            self.updates = event.get("updates", self.updates)
             self.samples.append((event["step"], event["seconds"], event["evaluation_seconds"]))
+        elif kind == "resumed":
+            self.resumed_at = event["step"]
+            self.news.append(f"going on at agent step {event['step']:,}")
         elif kind == "evaluation":
             self.evaluations.append({key: event[key] for key in ("step", "episode_reward", "episodes")})
             self.news.append(evaluation_line(event))
@@ -83,16 +92,23 @@ class Progress:
         """What run.json records as `timing`."""
         if not self.samples:
             return {}
-        first, last = (0, 0.0, 0.0), self.samples[-1]
+        # What was done before this start took none of its time.
+        first, last = (self.resumed_at or 0, 0.0, 0.0), self.samples[-1]
         learning = self.learning()
         return {
-            "steps": last[0],
+            "steps": self.done(),
             "train_seconds": round(last[1], 2),
             "evaluation_seconds": round(last[2], 2),
             "cpu_seconds": rounded(self.cpu_seconds),
+            "compile_seconds": self.compile_seconds,
             "steps_per_second": rounded(rate(first, last)),
             "learning_steps_per_second": rounded(rate(learning[0], last)) if learning else None,
+            "updates": self.updates,
         }
+
+    def done(self) -> int | None:
+        """Agent steps so far; an official loop's counter may end one beyond its budget."""
+        return self.step if self.step is None or self.steps is None else min(self.step, self.steps)
 
 
 def rate(start: tuple[int | None, float, float], end: tuple[int | None, float, float]) -> float | None:
@@ -158,7 +174,7 @@ class Display:
             width = shutil.get_terminal_size().columns
             total = self.progress.steps
             self.bar = tqdm(total=total, file=self.stream, bar_format=form, ncols=width, leave=False)
-        self.bar.n = min(self.progress.step, self.progress.steps or self.progress.step)
+        self.bar.n = self.progress.done()
         self.bar.set_postfix_str(state(self.progress), refresh=False)
         self.bar.refresh()
 
@@ -185,7 +201,7 @@ def state(progress: Progress) -> str:
 def line(progress: Progress) -> str:
     """One plain line."""
     of = f"/{progress.steps}" if progress.steps else ""
-    return f"agent step {progress.step}{of}, {state(progress)}".rstrip(", ")
+    return f"agent step {progress.done()}{of}, {state(progress)}".rstrip(", ")
 
 
 def evaluation_line(evaluation: Mapping[str, Any]) -> str:

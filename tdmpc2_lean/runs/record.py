@@ -76,8 +76,8 @@ class Provenance(Described):
 
     @property
     def short_hash(self) -> str:
-        """What a line of the curve calls it by."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """What a line of the curve calls it by. On which of equal cores it ran is not part of it."""
+        text = json.dumps(self.model_dump(mode="json", exclude={"threads": {"cores", "why"}}), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -140,7 +140,7 @@ class LoadedCheckpoint(Described):
 class RunRecord(Described):
     """run.json.
 
-    settings: every setting of the agent's code, flat, as it resolved them; as configured until then.
+    configured: every setting, flat, as configured before the code resolved it. settings: as it resolved them.
     protocol_entry: the protocol's registry entry, of a protocol's run. preset_settings: what presets made of it.
     error: why it failed, or null. details: what the upstream's adapter keeps of its own (see there).
     packages: {distribution: version} of all that was installed at the last start.
@@ -151,6 +151,7 @@ class RunRecord(Described):
     specification: Specification
     state: State = RUNNING
     error: str | None = None
+    configured: dict[str, Any] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
     protocol_entry: dict[str, Any] | None = None
     preset_settings: dict[str, Any] = Field(default_factory=dict)

@@ -1,55 +1,53 @@
-"""The child process of a run: runs an official script as it is, and tells the parent how far it got.
+"""The child process of a run: an official script as it is, watched, with one line of the curve after each evaluation.
 
-    python -P launch.py '{"script": …, "words": […], "channel": FD, "config": PATH, "probe": MODULE or null}'
+    python -P -m tdmpc2_lean.tdmpc2.child REQUEST.json
 
-It is started by `run` and imports nothing of this package, so that the official code has the process to
-itself. It changes nothing in the official code's behaviour: it looks on, from a thread of its own, and writes
-one JSON object a line to the channel:
-
-    {"event": "start", "device": …, "device_name": …, "threads": …, "steps": …, "seed_steps": …}
-    {"event": "step", "step": …, "seconds": …, "evaluation_seconds": …, "evaluating": …,
-     "cpu_seconds": …}
-    {"event": "evaluation", "step": …, "episode_reward": …, "episodes": …}
-    {"event": "broken", "module": …, "why": …}
-    {"event": "end"}, when the script came to its own end
+The official code's behaviour is not changed. It is looked on from a thread of its own, and where the trainer evaluates,
+logs and saves: each evaluation becomes a line of curve.jsonl, on the disk before training goes on; a loss that is not
+finite ends the run; and a request to stop is met once the state is saved. Events: see `runs.channel`.
 """
 
 import importlib.abc
 import importlib.util
 import json
+import math
 import os
-import runpy
 import signal
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 
-EVERY = 0.5  # seconds between two looks
-
-
-class Channel:
-    """Writes events to the parent. If the parent is gone, the run is asked to stop."""
-
-    def __init__(self, number):
-        self.file = os.fdopen(number, "w", encoding="utf-8")
-        self.lock = threading.Lock()
-
-    def send(self, event, **values):
-        try:
-            with self.lock:
-                self.file.write(json.dumps({"event": event} | values, default=str) + "\n")
-                self.file.flush()
-        except (BrokenPipeError, ValueError):
-            os.kill(os.getpid(), signal.SIGINT)
+from tdmpc2_lean.runs.channel import EVERY, read_request, run_script
 
 
-class Watch:
-    """Looks at a trainer from outside, while it trains."""
+class Episodes:
+    """An evaluation's environment that notes the return of every episode, summed as the trainer sums it."""
 
-    def __init__(self, channel, config):
-        self.channel = channel
-        self.config = config
+    def __init__(self, env, returns):
+        self._env, self._returns = env, returns
+
+    def __getattr__(self, name):
+        return getattr(self._env, name)
+
+    def reset(self, *args, **kwargs):
+        self._returns.append(0)
+        return self._env.reset(*args, **kwargs)
+
+    def step(self, action):
+        obs, reward, done, info = self._env.step(action)
+        self._returns[-1] = self._returns[-1] + reward
+        return obs, reward, done, info
+
+
+class TrainerWatch:
+    """Looks at a trainer from outside, while it trains, and keeps the run's curve."""
+
+    def __init__(self, channel, request):
+        self.channel, self.request = channel, request
         self.trainer = None
+        self.stopping = False
+        self.losses = {}  # name -> [sum, number of them] since the last line
         self.evaluation_seconds = 0.0
         self.evaluating_since = None
         self.lock = threading.Lock()
@@ -65,21 +63,21 @@ class Watch:
             return result
 
         def announced_eval(trainer, *args, **kwargs):
+            env, returns = getattr(trainer, "env", None), []
+            if env is not None:
+                trainer.env = Episodes(env, returns)
             with self.lock:
                 self.evaluating_since = time.monotonic()
             try:
                 metrics = evaluate(trainer, *args, **kwargs)
             finally:
+                if env is not None:
+                    trainer.env = env
                 with self.lock:
                     self.evaluation_seconds += time.monotonic() - self.evaluating_since
                     self.evaluating_since = None
             if "episode_reward" in metrics:
-                self.channel.send(
-                    "evaluation",
-                    step=getattr(trainer, "_step", None),
-                    episode_reward=float(metrics["episode_reward"]),
-                    episodes=trainer.cfg.eval_episodes,
-                )
+                self.evaluated(trainer, float(metrics["episode_reward"]), returns)
             return metrics
 
         trainer_class.train, trainer_class.eval = announced_train, announced_eval
@@ -88,7 +86,9 @@ class Watch:
         import torch
 
         cfg = trainer.cfg
-        write_config(self.config, cfg)
+        write_config(self.request["config"], cfg)
+        self.watch_losses(trainer)
+        self.watch_checkpoint(trainer)
         device = getattr(trainer.agent, "device", None)
         is_cuda = getattr(device, "type", "") == "cuda"
         self.channel.send(
@@ -103,6 +103,82 @@ class Watch:
         self.since = time.monotonic()
         threading.Thread(target=self.keep_looking, daemon=True).start()
 
+    def watch_losses(self, trainer):
+        """Have every logged loss looked at: the first that is not finite ends the run, named."""
+        log = trainer.logger.log
+
+        def checked_log(metrics, category="train"):
+            for name, value in metrics.items():
+                if not name.endswith(("_loss", "grad_norm")):
+                    continue
+                value = float(value)
+                if not math.isfinite(value):
+                    where = getattr(trainer, "_step", metrics.get("iteration", "?"))
+                    raise FloatingPointError(f"{name} is {value} at agent step {where}")
+                if name.endswith("_loss"):
+                    pair = self.losses.setdefault(name.removesuffix("_loss"), [0.0, 0])
+                    pair[0], pair[1] = pair[0] + value, pair[1] + 1
+            return log(metrics, category)
+
+        trainer.logger.log = checked_log
+
+    def watch_checkpoint(self, trainer):
+        """Where the run's state is saved: tell from which step it goes on, and stop only once it is saved."""
+        checkpoint = getattr(trainer, "checkpoint", None)
+        if checkpoint is None or not checkpoint.enabled:
+            return
+        is_due, save, load = checkpoint.is_due, checkpoint.save, checkpoint.load
+
+        def told_load(trainer):
+            found = load(trainer)
+            if found is not None:
+                self.channel.send("resumed", step=trainer._step)
+            return found
+
+        def is_due_or_last(done):
+            return is_due(done) or (self.stopping and (done or self.request["stop_within_episode"]))
+
+        def save_and_stop(*args):
+            save(*args)
+            if self.stopping:
+                raise KeyboardInterrupt
+
+        checkpoint.is_due, checkpoint.save, checkpoint.load = is_due_or_last, save_and_stop, told_load
+        signal.signal(signal.SIGINT, self.stop)
+
+    def stop(self, *_):
+        """At the first request, stop once the state is saved; at the second, at once."""
+        if self.stopping:
+            raise KeyboardInterrupt
+        self.stopping = True
+
+    def evaluated(self, trainer, value, returns):
+        """Tell of an evaluation, and append the line of the chunk that ends here; none before the first agent step."""
+        step = getattr(trainer, "_step", None)
+        if not math.isfinite(value):
+            raise FloatingPointError(f"the evaluation's return is {value} at agent step {step}")
+        self.channel.send("evaluation", step=step, episode_reward=value, episodes=trainer.cfg.eval_episodes)
+        if not step:
+            return
+        repeat = self.request["action_repeat"]
+        line = {
+            "chunk": max(1, step * repeat // self.request["chunk"]),
+            "agent_steps": step,
+            "env_steps": step * repeat,
+            "value": value,
+            "episodes": len(returns),
+            "returns": [float(total) for total in returns],
+            "updates": updates_made(trainer.agent),
+            "replay_bytes": replay_bytes(trainer.buffer),
+            "losses": {name: total / number for name, (total, number) in self.losses.items()},
+            "scales": scales(trainer.cfg),
+            "seconds": round(float(trainer.common_metrics()["elapsed_time"]), 3),
+            "provenance": self.request["provenance"],
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        self.losses = {}
+        append(self.request["curve"], line)
+
     def keep_looking(self):
         while True:
             time.sleep(EVERY)
@@ -113,10 +189,9 @@ class Watch:
             now = time.monotonic()
             evaluating = self.evaluating_since is not None
             spent = self.evaluation_seconds + (now - self.evaluating_since if evaluating else 0.0)
-        step = getattr(self.trainer, "_step", None)
         self.channel.send(
             "step",
-            step=step,
+            step=getattr(self.trainer, "_step", None),
             seconds=now - self.since,
             evaluation_seconds=spent,
             evaluating=evaluating,
@@ -159,27 +234,49 @@ def write_config(path, cfg):
     values = cfg if isinstance(cfg, dict) else vars(cfg)
     beside = f"{path}.{os.getpid()}"
     with open(beside, "w", encoding="utf-8") as file:
-        yaml.safe_dump(plain(dict(values)), file, sort_keys=False)
+        yaml.safe_dump(in_yaml(dict(values)), file, sort_keys=False)
     os.replace(beside, path)
 
 
-def plain(value):
+def in_yaml(value):
     """What YAML can hold of a configuration's values."""
     if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): in_yaml(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
+        return [in_yaml(inner) for inner in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def hear_the_parent():
-    """Be interrupted when the parent says so, also where a shell started it in the background, SIGINT ignored."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def append(path, line):
+    """Add a line to the curve, on the disk when this returns."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def run_script(channel, request, watch):
-    """Run the requested script to its end as if from a shell, watched; exits with 130 if it is interrupted."""
-    hear_the_parent()
+def scales(cfg):
+    """{loss: scale} of the losses that the configuration weights."""
+    names = ("consistency", "reward", "value", "termination")
+    found = {name: getattr(cfg, f"{name}_coef", None) for name in names}
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+
+
+def updates_made(agent):
+    """Gradient updates so far, by the optimiser's own count."""
+    return max((int(slots["step"]) for slots in agent.pi_optim.state.values()), default=0)
+
+
+def replay_bytes(buffer):
+    """Bytes of the steps that the buffer holds."""
+    if buffer.num_eps == 0:
+        return 0
+    rows = buffer._buffer._storage[:]
+    return sum(x.numel() * x.element_size() for x in rows.values(True, True))
+
+
+def main():
+    request, channel = read_request()
     if request["probe"]:
         # The official code hides why an environment's package cannot be imported; here it is still to be had.
         try:
@@ -187,26 +284,9 @@ def run_script(channel, request, watch):
         except Exception as error:
             channel.send("broken", module=request["probe"], why=f"{type(error).__name__}: {error}")
             raise
-    sys.meta_path.insert(0, Announcer(watch))
+    sys.meta_path.insert(0, Announcer(TrainerWatch(channel, request)))
     sys.path.insert(0, os.path.dirname(request["script"]))
-    to_its_end(channel, [request["script"], *request["words"]])
-
-
-def to_its_end(channel, arguments):
-    """Run a script as `python SCRIPT ARGUMENT…` would, and tell of its end; exit with 130 if it is interrupted."""
-    sys.argv = list(arguments)
-    try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr, flush=True)
-        sys.exit(130)
-    channel.send("end")
-
-
-def main():
-    request = json.loads(sys.argv[1])
-    channel = Channel(request["channel"])
-    run_script(channel, request, Watch(channel, request["config"]))
+    run_script(channel, [request["script"], *request["words"]])
 
 
 if __name__ == "__main__":

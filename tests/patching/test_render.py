@@ -333,7 +333,7 @@ def test_yaml_keys_are_top_level_and_comments_stay(tmp_path):
     config = {"config.yaml": "new:\n  # about it\n  new: 1\n\nother:\n  x: 1\n"}
 
     def edited(edit):
-        return rendered(tmp_path, f"[[edit]]\n{edit}\n", source, file="config.yaml", **config)
+        return rendered(tmp_path, f"[[edit]]\n{edit}\n", source, file="any.yaml", **config)
 
     added = "# about it\nnew: 1\n"
     code = "code = 'config.yaml:new'"

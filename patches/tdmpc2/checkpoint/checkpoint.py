@@ -109,6 +109,8 @@ class Checkpoint:
         state = torch.load(self.path, map_location='cpu', weights_only=True)
         keys = sorted(set(self._settings) | set(state['settings']))
         differ = [k for k in keys if self._settings.get(k) != state['settings'].get(k)]
+        if 'steps' in differ and int(self._settings['steps']) > int(state['settings']['steps']):
+            differ.remove('steps') # A run may be extended
         if differ:
             raise ValueError(f'{self.path} was saved with other settings: ' + ', '.join(
                 f'{k}={state["settings"].get(k)} (now {self._settings.get(k)})' for k in differ))

@@ -25,7 +25,8 @@ class Buffer:
         self._buffer = self._init(rows)
         # The sampler needs to know which step was written last: the one before the cursor
         cursor = state_dict['cursor'] % len(rows)
-        self._buffer._writer._cursor = cursor
+        # In a larger buffer, the steps lie in the order in which they came
+        self._buffer._writer._cursor = cursor if len(rows) == self._capacity else 0
         for part in (rows[cursor:], rows[:cursor]):
             if len(part) > 0:
                 self._buffer.extend(part)

@@ -1,23 +1,19 @@
 """One run as a job of Hydra's, so that many are a sweep with whatever launcher the user has.
 
-    python -m tdmpc2_lean.runs.hydra_job protocol=tdmpc2-walker-walk seed=1
-    python -m tdmpc2_lean.runs.hydra_job --multirun protocol=tdmpc2-walker-walk,tdmpc2-cheetah-run seed=1,2,3 \\
+    python -m tdmpc2_lean.campaigns.hydra_job protocol=tdmpc2-walker-walk seed=1
+    python -m tdmpc2_lean.campaigns.hydra_job --multirun protocol=tdmpc2-walker-walk,tdmpc2-cheetah-run seed=1,2,3 \\
         hydra/launcher=joblib hydra.launcher.n_jobs=2
 
 Launchers: basic (in turn), joblib (one machine; hydra-joblib-launcher), submitit_local and submitit_slurm
 (hydra-submitit-launcher), ray (hydra-ray-launcher). A job whose run is finished or held by another process is done.
 """
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.singleton import Singleton
 from hydra.errors import CompactHydraException
 from omegaconf import MISSING
 
@@ -46,36 +42,29 @@ class JobConfig:
     )
 
 
-@contextlib.contextmanager
-def another_hydra() -> Iterator[None]:
-    """Within a job of Hydra's, room for the official configuration to be composed by Hydra."""
-    state = Singleton.get_state()
-    GlobalHydra.instance().clear()
-    try:
-        yield
-    finally:
-        Singleton.set_state(state)
-
-
 ConfigStore.instance().store(name="job", node=JobConfig)
 
 
 @hydra.main(config_name="job", config_path=None, version_base=None)
 def main(config) -> str:
     """Make the run; returns what became of it."""
+    from tdmpc2_lean.campaigns import protocol_runs
     from tdmpc2_lean.errors import UserError
-    from tdmpc2_lean.runs import Held, Surroundings, jobs, make
+    from tdmpc2_lean.runs import jobs
+    from tdmpc2_lean.runs.folder import Held
+    from tdmpc2_lean.runs.plan import Conditions
 
     presets = tuple(part for part in config.lean.split("+") if part)
-    surroundings = Surroundings(
+    conditions = Conditions(
         config.device, config.compile, config.threads, config.upstream, False, config.checkpoint_minutes
     )
+    out = Path(hydra.utils.to_absolute_path(config.out))
     try:
-        (job,) = jobs.jobs([config.protocol], [config.seed])
-        out = Path(hydra.utils.to_absolute_path(config.out))
-        with another_hydra():
-            made = make(job.protocol, job.seed, out, presets, surroundings, True)
-        became = jobs.MADE if made else jobs.SKIPPED
+        (job,) = protocol_runs.jobs(
+            [config.protocol], out, seeds=[config.seed], presets=presets, conditions=conditions
+        )
+        (result,) = jobs.run_all([job], quiet=True, tell=lambda text: None)
+        became = result.became
     except Held as held:
         became = held.message
     except UserError as error:

@@ -1,0 +1,163 @@
+"""What making a run needs to know of DreamerV3. `ADAPTER` is what `tdmpc2_lean.runs.adapter.adapter_of` gives."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dreamer_bridge import child, curve, returns, settings, trust
+from dreamer_bridge.plan import latest_checkpoint, training
+from dreamer_bridge.progress import DreamerProgress
+from tdmpc2_lean import places
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.runs import curve as curves
+from tdmpc2_lean.runs import making
+from tdmpc2_lean.runs.adapter import Adapter
+from tdmpc2_lean.runs.plan import Conditions, FixedRun, Plan, Request
+from tdmpc2_lean.runs.presets import Shelf
+from tdmpc2_lean.runs.progress import Progress
+from tdmpc2_lean.runs.record import Evaluation, RunRecord
+from tdmpc2_lean.runs.watching import Log, RunFailed
+
+CHILD = "dreamer_bridge.child"
+# What JAX says where jax.platform= names an accelerator for which it has no plugin or driver.
+NO_ACCELERATOR = ("Unable to initialize backend", "_default_backend is not None", "Unknown backend")
+# A protocol's names of settings and the official keys; other settings of a protocol are official keys themselves.
+KEYS = {"envs": "run.envs", "action_repeat": "env.dmc.repeat", "train_ratio": "run.train_ratio"}
+# Settings that say where and how long a run is made, not what it computes at a step.
+NOT_DECIDING = ("logdir", "run.steps")
+GOES_ON = "the same command goes on from the last checkpoint"
+
+
+class DreamerAdapter(Adapter):
+    """See `Adapter`."""
+
+    upstream = "dreamerv3"
+    command = "dreamer-bridge"
+    title = "DreamerV3"
+    patience = 120.0  # an interrupted run still writes a checkpoint, with all of its replay
+
+    @property
+    def shelf(self) -> Shelf:
+        """The lean presets."""
+        own, users = Path(__file__).parent / "presets", places.config_dir() / "dreamer-presets"
+        return Shelf(own, users, "dreamer-bridge train --list-presets")
+
+    # ------------------------------------------------------------------------------------------- configured
+
+    def plan(self, request: Request) -> Plan:
+        return training(request, self.shelf)
+
+    def words_of(
+        self, fixed: FixedRun, seed: int, presets: Sequence[str], preset_settings: Mapping[str, Any],
+        conditions: Conditions, folder: Path,
+    ) -> list[str]:  # fmt: skip
+        if presets:
+            raise UserError(
+                "DreamerV3's protocol has no lean variants.", "leave --lean away; dreamer-bridge train has them"
+            )
+        if conditions.compile is not None or conditions.checkpoint_minutes is not None:
+            raise UserError(
+                "--compile and --checkpoint-minutes are TD-MPC2's: DreamerV3 is always compiled, and saves every "
+                "20,000 agent steps and when it is stopped.",
+                "leave them away",
+            )
+        device = conditions.device if fixed.judged else "cpu"
+        if device is None and not settings.has_accelerator():
+            raise UserError(
+                "no plugin of JAX for an accelerator is installed, and a run is to use one.",
+                "run it where there is one; on a CPU it takes weeks: --device cpu. Try: validate run --smoke",
+            )
+        chosen = dict(fixed.settings)
+        words = [f"task={fixed.environment.replace('/', '-')}", f"seed={seed}", f"size={chosen.pop('size')}"]
+        words += [f"{KEYS.get(key, key)}={value}" for key, value in chosen.items()]
+        words += [f"run.steps={fixed.agent_steps}", f"chunk={fixed.chunk * fixed.action_repeat}"]
+        if device is not None:
+            words.append(f"jax.platform={device.partition(':')[0]}")
+        if conditions.threads is not None:
+            words.append(f"threads={conditions.threads}")
+        if conditions.upstream is not None:
+            words.append(f"upstream={conditions.upstream}")
+        return words
+
+    def deciding(self, configured: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in configured.items() if key not in NOT_DECIDING}
+
+    # ---------------------------------------------------------------------------------------------- started
+
+    def child(self, plan: Plan, common: Mapping[str, Any]) -> list[str]:
+        names = ("script", "flags", "cores", "scales", "trust", "capacity")
+        request = {**common, **{name: plan.launch[name] for name in names}, "logdir": str(plan.code_folder)}
+        return [sys.executable, "-P", "-m", CHILD, making.write_request(plan, request)]
+
+    def progress(self) -> Progress:
+        return DreamerProgress()
+
+    # ----------------------------------------------------------------------------------------- checkpointed
+
+    def checkpoint_step(self, plan: Plan) -> int | None:
+        checkpoint = latest_checkpoint(plan.code_folder)
+        if checkpoint is None:
+            return None
+        if not plan.launch["trust"]:
+            trust.check(checkpoint)
+        return int(state_of(checkpoint).get("agent_steps", 0))
+
+    def drop_computed_again(self, plan: Plan, step: int | None) -> None:
+        """Where the official code resumes exactly, it cuts its own files back itself."""
+        checkpoint = latest_checkpoint(plan.code_folder)
+        state = state_of(checkpoint) if checkpoint is not None else {}
+        chunks = state["curve"]["number"] - 1 if state else 0
+        path = plan.folder / curves.FILE
+        curves.keep_lines(path, [line for line in curves.lines_of(path) if line.chunk <= chunks])
+        if checkpoint is None or not plan.configured.get("run.resume_exact"):
+            steps = (step or 0) * plan.specification.action_repeat
+            for name in ("metrics.jsonl", returns.FILE):
+                curve.keep_lines_until(plan.code_folder / name, "step", steps)
+
+    # ------------------------------------------------------------------------------------------------- read
+
+    def resolved(self, plan: Plan) -> dict[str, Any]:
+        """Every official setting, and those that protocols have names of their own for."""
+        found = dict(plan.configured)
+        sizes = [name for name in plan.details["configs"] if name.startswith("size")]
+        named = {name: found[key] for name, key in KEYS.items() if key in found}
+        return found | named | {"size": sizes[-1] if sizes else None}
+
+    def evaluations(self, plan: Plan, earlier: Sequence[Evaluation], progress: Progress, log: Log) -> list[Evaluation]:
+        from_step = progress.resumed_at or 0
+        kept = [one for one in earlier if one.step is not None and one.step <= from_step]
+        return kept + [Evaluation(**one) for one in progress.evaluations]
+
+    def details(self, plan: Plan, kept: RunRecord) -> dict[str, Any]:
+        cache = dict(kept.details["compile_cache"])
+        return {**kept.details, "compile_cache": cache | {"entries_after": settings.entries(cache["folder"])}}
+
+    def explained(self, plan: Plan, exit_code: int, progress: Progress, log: Log) -> RunFailed:
+        text = log.text
+        next_step = f"read the log; {GOES_ON}"
+        if "trust.Untrusted" in text:
+            said = next(line for line in reversed(log.last) if "trust.Untrusted" in line)
+            return RunFailed(f"{said.partition(': ')[2]}\n  log: {log.path}", "--trust-checkpoint, only if you do")
+        if "No module named" in text:
+            next_step = "pip install 'tdmpc2_lean[dreamer]', or what the log says is missing"
+        elif any(said in text for said in NO_ACCELERATOR):
+            next_step = "jax.platform=cpu, or install JAX's plugin for the accelerator"
+        elif "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower():
+            next_step = "a smaller size= or batch_size="
+        elif "No space left on device" in text:
+            return RunFailed(f"the disk is full.\n  log: {log.path}", f"make room; {GOES_ON}")
+        shown = log.shown(exit_code)
+        return RunFailed(f"the run failed. The end of its log:\n{shown}\n  log: {log.path}", next_step)
+
+
+def state_of(checkpoint: Path) -> dict[str, Any]:
+    """What the bridge keeps beside a checkpoint's official files; empty for one that it did not write."""
+    try:
+        return json.loads((checkpoint / child.STATE).read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
+ADAPTER = DreamerAdapter()

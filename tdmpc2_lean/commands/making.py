@@ -1,0 +1,70 @@
+"""What the `train` and `evaluate` commands of both command lines share: from words to runs that are made."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.runs import figure, jobs, making, sweeps
+from tdmpc2_lean.runs.adapter import Adapter
+from tdmpc2_lean.runs.plan import Plan, Request
+
+JOINT_FIGURE = "curves.png"
+
+
+def train(
+    adapter: Adapter, request: Request, ours: Sequence[str], *, multirun: bool, dry_run: bool, quiet: bool
+) -> int:
+    """One run, or all of a sweep; the exit code. ours: the command's own words, whose commas are no sweep."""
+    requests = sweeps.requests(request, ours) if multirun else [request]
+    # All are planned before any is made: a word that is wrong in the last of them is told at once.
+    plans = [adapter.plan(one) for one in requests]
+    sweeps.check_folders(plans)
+    if dry_run:
+        click.echo("\n\n".join("\n".join(plan.lines()) for plan in plans))
+        return 0
+    todo = [jobs.Job(label(plan), lambda plan=plan: plan) for plan in plans]
+    results = jobs.run_all(todo, quiet=quiet, tell=click.echo, show_plans=True)
+    if len(plans) > 1:
+        click.echo("\n".join(["", *jobs.table(results), jobs.counted(results)]))
+        joint_figure(jobs.folders(results), plans[0].cwd / "logs")
+    return 1 if any(result.became == jobs.FAILED for result in results) else 0
+
+
+def label(plan: Plan) -> str:
+    """What a run of a sweep is called: its place below logs/."""
+    return "/".join(plan.folder.parts[-3:])
+
+
+def joint_figure(folders: Sequence[Path], where: Path) -> None:
+    """All of a sweep's runs in one figure. A sweep does not fail for want of a picture."""
+    if len(folders) < 2:
+        return
+    try:
+        figure.draw_together(folders, where / JOINT_FIGURE)
+        click.echo(f"curves: {where / JOINT_FIGURE}")
+    except Exception as error:
+        click.echo(f"note: {JOINT_FIGURE} could not be drawn: {error}", err=True)
+
+
+def evaluate(adapter: Adapter, request: Request, *, dry_run: bool, quiet: bool) -> int:
+    """One evaluation; prints what it found."""
+    plan = adapter.plan(request)
+    if dry_run or not quiet:
+        click.echo("\n".join(plan.lines()))
+    if dry_run:
+        return 0
+    outcome = making.carry_out(plan, quiet=quiet)
+    if not outcome.record.evaluations:
+        raise UserError(f"the evaluation printed no return.\n  log: {outcome.folder}", "read evaluate.log there")
+    label = " (miniature, not TD-MPC2)" if plan.checkout.upstream == "miniature" else ""
+    for result in outcome.record.evaluations:
+        success = "" if result.episode_success is None else f", success {result.episode_success:.2f}"
+        value = "no number" if result.episode_reward is None else f"{result.episode_reward:.1f}"
+        click.echo(
+            f"{result.task}: return {value}{success} "
+            f"(mean of {result.episodes} episodes, seed {outcome.record.specification.seed}){label}"
+        )
+    click.echo(f"folder: {outcome.folder}")
+    return 0
