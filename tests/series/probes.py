@@ -112,9 +112,9 @@ def artifacts(code_dir: Path, overrides: dict) -> dict:
     from tdmpc2 import TDMPC2
     from trainer.online_trainer import OnlineTrainer
 
-    from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget, make_env
+    from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget, make_env
 
-    budget = Budget(steps=90, seed_steps=45, eval_freq=40)
+    budget = TDMPC2Budget(steps=90, seed_steps=45, eval_freq=40)
     cfg = configuration(code_dir, Path.cwd(), budget.overrides() | TINY | {"save_agent": True} | overrides)
     env = make_env(cfg, budget)
     if cfg.save_video_files:
