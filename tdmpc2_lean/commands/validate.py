@@ -141,8 +141,12 @@ def status(runs):
     tdmpc2-lean validate status /shared/runs
     """
     from tdmpc2_lean.runs import status as of_runs
+    from tdmpc2_lean.runs.find import run_folders
 
-    found = of_runs.run_folders(runs) if runs.is_dir() else []
+    looked_at = run_folders(runs)
+    found = looked_at.folders
+    for one in looked_at.unreadable:
+        click.echo(f"{one.path} cannot be read: {one.why}", err=True)
     if not found:
         raise UserError(f"there are no runs in {runs}.", "tdmpc2-lean validate run NAME --out DIR")
     labels = [str(path.relative_to(runs)) for path in found]

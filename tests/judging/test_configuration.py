@@ -4,6 +4,7 @@ import official_settings
 import pytest
 
 from tdmpc2_lean.references import tasks
+from tdmpc2_lean.settings import deciding
 from tdmpc2_lean.validation.judging import configuration, criteria, protocols
 
 TDMPC2 = protocols.protocol("tdmpc2-walker-walk")
@@ -44,7 +45,7 @@ def test_what_is_said_not_to_decide_is_a_setting_of_the_code(agent):
     known = {*stated["defaults"], *stated["patches"]}
     # Without a default in the official code, and set by it.
     known |= {"checkpoint", "data_dir", "task_title", "wandb_entity", "wandb_project", "work_dir"} - known
-    for name in configuration.NOT_DECIDING[agent]:
+    for name in (*configuration.WHERE_AND_HOW[agent], *configuration.NOT_READ[agent]):
         assert name in known or any(key.startswith(name) for key in known if name.endswith(".")), name
 
 
@@ -92,6 +93,32 @@ def test_a_model_size_sets_what_the_official_code_lets_it_set():
     given = {**TDMPC2.settings, "model_size": 1}
     found = configuration.of_tdmpc2("walker-walk", "dm_control", given)
     assert (found["num_q"], found["latent_dim"], found["bin_size"]) == (2, 128, 0.2)
+
+
+def schema_of(agent):
+    """What is known of an agent's settings, with those of the default patches."""
+    from tdmpc2_lean import patching
+
+    patches = patching.read_series(agent).closure()
+    if agent == "tdmpc2":
+        from tdmpc2_lean.settings import tdmpc2
+
+        return tdmpc2.schema(patches)
+    from dreamer_bridge import schema
+
+    stated = configuration.stated(agent)
+    return schema.schema({"defaults": {**stated["defaults"], **stated["patches"]}}, patches)
+
+
+@pytest.mark.parametrize("agent", ["tdmpc2", "dreamerv3"])
+def test_a_setting_that_decides_by_its_schema_is_compared_unless_no_protocols_run_reads_it(agent):
+    schema = schema_of(agent)
+    not_read = configuration.NOT_READ[agent]
+    passed_over = [name for name in sorted(deciding(schema)) if not configuration.decides(agent, name)]
+    assert all(any(name == of or of.endswith(".") and name.startswith(of) for of in not_read) for name in passed_over)
+    defaults = {setting.name: setting.default for setting in schema if setting.default != configuration.MISSING}
+    stated = configuration.stated(agent)
+    assert not protocols.differing({**stated["defaults"], **stated["patches"]}, defaults)
 
 
 def test_playgrounds_shapes_are_not_claimed_to_be_dm_controls():

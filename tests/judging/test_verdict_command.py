@@ -85,6 +85,18 @@ def test_a_folder_that_cannot_be_looked_into_is_named(some_runs):
     ]
 
 
+def test_status_finds_the_runs_that_the_report_judges_and_names_what_it_cannot_look_into(some_runs, tmp_path, capsys):
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "linked").symlink_to(next(some_runs.rglob("seed-1")))
+    (tmp_path / "links" / "loop").symlink_to("loop")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["validate", "status", str(tmp_path / "links")])
+    said = capsys.readouterr()
+    assert ended.value.code == 0 and said.out.startswith("linked  ")
+    assert "loop cannot be read: Too many levels of symbolic links" in said.err
+    assert [one.name for one in reading.read(tmp_path / "links").folders] == ["linked"]
+
+
 # Like for like
 
 

@@ -53,7 +53,7 @@ def preset(name: str, agent: str = "tdmpc2") -> dict[str, Any]:
     from tdmpc2_lean.runs import presets
 
     path = variants.ours(agent)[name]
-    found = presets.read(path, agent)
+    found = presets.read(path, path.parent)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return {
         "name": name, "file": str(path), "sha256": digest, "overrides": found.overrides, "times": found.times,

@@ -16,23 +16,31 @@ from tdmpc2_lean.errors import UserError
 FOLDER = Path(__file__).parent / "settings"
 MISSING = "???"  # how the official config.yaml of TD-MPC2, and so a run's settings, write that there is no value
 
-# Settings that say where or how a run is made, what it leaves behind, or that a run of one task from states never
-# reads. A name that ends in a dot stands for all below it.
-NOT_DECIDING: Mapping[str, tuple[str, ...]] = {
+# A name that ends in a dot stands for all below it. The lists are here, and not asked of tdmpc2_lean.settings, so that
+# the registry needs no patches to be read; a test holds the two against each other.
+# Settings that say where or how a run is made, and what it leaves behind.
+WHERE_AND_HOW: Mapping[str, tuple[str, ...]] = {
     "tdmpc2": (
         "checkpoint",  # training does not read it
         "checkpoint_mid_episode", "checkpoint_minutes", "compile", "data_dir", "device", "enable_wandb", "exp_name",
-        "num_channels", "save_agent", "save_agent_every_eval", "save_csv", "save_video", "save_video_files",
-        "task_title", "wandb_entity", "wandb_project", "wandb_silent", "work_dir",
+        "save_agent", "save_agent_every_eval", "save_csv", "save_video", "save_video_files",
+        "task_dim", "task_title",  # computed, for sets of tasks and for people
+        "wandb_entity", "wandb_project", "wandb_silent", "work_dir",
     ),
     "dreamerv3": (
-        "clock_addr", "clock_port", "errfile", "ipv6", "logdir", "logger.", "method",
+        "clock_addr", "clock_port", "env.dmc.log_image", "errfile", "ipv6", "jax.coordinator_address", "jax.platform",
+        "jax.prealloc", "jax.profiler", "logdir", "logger.", "method", "run.actor_addr", "run.log_every",
+        "run.logger_addr", "run.replay_addr", "run.save_every", "run.save_on_exit", "run.usage.",
+    ),
+}  # fmt: skip
+# Settings that decide elsewhere, and that no run of a protocol reads: of other suites, of pictures that no agent sees,
+# of scripts that are not run, and of reports, which draw batches of their own (replay.separate_report).
+NOT_READ: Mapping[str, tuple[str, ...]] = {
+    "tdmpc2": ("num_channels",),
+    "dreamerv3": (
         "env.atari.", "env.atari100k.", "env.crafter.", "env.dmlab.", "env.loconav.", "env.minecraft.", "env.procgen.",
-        "env.dmc.camera", "env.dmc.log_image", "env.dmc.size",  # of a picture that no agent sees
-        "jax.coordinator_address", "jax.platform", "jax.prealloc", "jax.profiler",
-        "run.actor_addr", "run.actor_batch", "run.actor_threads", "run.eval_envs", "run.eval_eps", "run.logger_addr",
-        "run.log_every", "run.remote_envs", "run.remote_replay", "run.replay_addr", "run.report_batches",
-        "run.report_every", "run.save_every", "run.save_on_exit", "run.usage.",
+        "env.dmc.camera", "env.dmc.size", "run.actor_batch", "run.actor_threads", "run.eval_envs", "run.eval_eps",
+        "run.remote_envs", "run.remote_replay", "run.report_batches", "run.report_every",
     ),
 }  # fmt: skip
 
@@ -52,14 +60,17 @@ ON_CPU: Mapping[str, Any] = {"jax.compute_dtype": "float32"}
 WORDS: Mapping[str, str] = {
     "envs": "run.envs", "action_repeat": "env.dmc.repeat", "train_ratio": "run.train_ratio", "size": "size",
 }  # fmt: skip
-# What TD-MPC2's code resolves from the environment, which is known for dm_control alone.
+# What TD-MPC2's code resolves from the environment, which is known for dm_control alone, and from other settings. A
+# record has them once its run has ended; where it has, they are compared.
 OF_ENVIRONMENT = ("action_dim", "obs_shape.state")
+RESOLVED = (*OF_ENVIRONMENT, "bin_size", "episode_length", "multitask", "seed_steps", "tasks")
 
 
 def decides(agent: str, setting: str) -> bool:
-    """Whether a setting decides what a run computes."""
+    """Whether a setting decides what a protocol's run computes."""
     return not any(
-        setting == name or (name.endswith(".") and setting.startswith(name)) for name in NOT_DECIDING[agent]
+        setting == name or (name.endswith(".") and setting.startswith(name))
+        for name in (*WHERE_AND_HOW[agent], *NOT_READ[agent])
     )
 
 
@@ -87,7 +98,6 @@ def of_tdmpc2(task: str, physics: str, given: Mapping[str, Any]) -> dict[str, An
     found |= {
         "multitask": False,
         "tasks": [task],
-        "task_dim": 0,
         "episode_length": 500,
         "bin_size": (found["vmax"] - found["vmin"]) / (found["num_bins"] - 1),
     }

@@ -114,8 +114,13 @@ def _of_settings(record: RunRecord, expected: Mapping[str, Any]) -> dict[str, tu
         entry = entry_of(record)
         words = {word: entry.settings.get(word) for word in configuration.WORDS if word in found and entry is not None}
         due |= words
-    for key in [key for key in configuration.OF_ENVIRONMENT if key not in due]:
-        found.pop(key, None)
+    if agent == "tdmpc2":
+        given = entry_of(record).settings
+        for key in configuration.RESOLVED:
+            if key not in found and key not in given:
+                due.pop(key, None)
+            elif key not in due:  # of an environment whose shapes are not known
+                found.pop(key)
     found = {key: value for key, value in found.items() if key in due or configuration.decides(agent, key)}
     return {
         key: (due.get(key, ABSENT), found.get(key, ABSENT)) for key in protocols.differing(due, found)

@@ -89,7 +89,7 @@ def _preset(agent: str, use: PresetUse) -> tuple[Any, bool]:
         if not use.sha256 and not use.overrides and not use.times:
             return ("one of ours, or what it sets", "a name alone"), False
         return Preset(use.name, Path(use.name), "", dict(use.overrides), dict(use.times)), False
-    preset = read(path, agent)
+    preset = read(path, path.parent)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if use.sha256 is not None and use.sha256 != digest:
         return (f"sha256 {digest}", f"sha256 {use.sha256}"), True
@@ -101,9 +101,9 @@ def _preset(agent: str, use: PresetUse) -> tuple[Any, bool]:
 
 def ours(agent: str) -> dict[str, Path]:
     """{name: file} of the presets that the package brings for an agent, whatever the user's folder holds."""
-    from tdmpc2_lean.runs import presets
+    from tdmpc2_lean.runs.adapter import adapter_of
 
-    return {path.stem: path for path in sorted(presets.folders(agent)[-1].glob("*.yaml"))}
+    return {path.stem: path for path in sorted(adapter_of(agent).shelf.own.glob("*.yaml"))}
 
 
 def changes(entry: Protocol, variant: Variant) -> tuple[Change, ...]:
