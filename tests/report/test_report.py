@@ -308,6 +308,20 @@ def test_our_default_preset_is_the_default(tmp_path):
     assert [(judgement.variant, judgement.verdict.state) for judgement in result.judgements] == [("default", PASS)]
 
 
+def test_the_report_shows_what_a_variant_changed_of_the_protocol(tmp_path):
+    write_all(tmp_path, presets=["fast"])
+    for text in texts(tmp_path):
+        assert "What the variant changes" in text
+    for row in ("| batch_size | 256 | 512 |", "| iterations | 6 | 3 |", "| utd | 1 | 0.5 |"):
+        assert row in texts(tmp_path)[0]
+
+
+def test_the_caveat_of_a_criterion_stands_beside_its_verdict(tmp_path):
+    playground = dataclasses.replace(criteria.criterion("tdmpc2-playground"), tasks=("cheetah-run",))
+    write_all(tmp_path, playground)
+    assert playground.caveat in texts(tmp_path, playground)[0].split("\n\n")[1].replace("\\", "")
+
+
 # Lines
 
 
@@ -520,6 +534,24 @@ def test_names_from_a_file_cannot_break_the_pages(tmp_path):
     assert "](http" not in outside_code.replace("\\](http", "")
     document = contents.document(found(tmp_path))
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]+", picture.name) for picture in document.pictures())
+
+
+@pytest.mark.parametrize("odd", ["$\\frac{1}$", "\ud800", "a\x00b\x1b[31m", "_".join("x" * 300)], ids=ascii)
+def test_no_odd_name_or_number_of_a_run_keeps_a_report_from_being_written(tmp_path, odd):
+    write_all(tmp_path / "runs", TWO_TASKS, synthetic.runs(TWO_TASKS, tasks=["cheetah-run"]))
+    run = synthetic.runs(TWO_TASKS)[-1]
+    curve = curve_of(run)
+    curve[0] |= {"value": 1e308, "returns": [1e308] * 10, "seconds": 1e308}
+    curve[1] |= {"env_steps": 2**53 - 1}
+    good = written_runs.record(TWO_TASKS, run)
+    said = good["specification"]
+    mine = {"name": odd, "sha256": "0" * 64, "overrides": {"iterations": 3, odd: odd}}
+    changes = [{"tasks": [odd]}, {"protocol": odd}, {"arm": odd}, {"presets": [mine]}, {"seed": 2**70}, {}]
+    for number, change in enumerate(changes):
+        path = tmp_path / "runs" / f"odd-{number}"
+        written_runs.write_as(path, {**good, "specification": {**said, **change}, "error": odd}, curve)
+    written_runs.write_as(tmp_path / "runs" / "deep", {**good, "settings": {odd: 1, "lr": odd}}, curve)
+    assert report.write(tmp_path / "runs", tmp_path / "out", **FEW).state == INCOMPLETE
 
 
 def test_odd_run_jsons_are_listed_and_nothing_raises(tmp_path):

@@ -530,7 +530,7 @@ def _off_protocol(report: Report, drawn: _Names) -> list[Block]:
         points = {seed: curve for seed, curve in _points(runs).items() if len(curve[0])}
         if points:
             end = max(float(curve[0][-1]) for curve in points.values())
-            title = f"{runs[0].run.task or protocol}{'' if variant == DEFAULT else f' ({variant})'}"
+            title = f"{runs[0].run.task or 'unknown task'}{'' if variant == DEFAULT else f' ({variant})'}"
             svg = pictures.task_curve(title, points, seed_colours(sorted(points)), None, [], end)
             alt = f"{title}: returns over env steps, seeds {', '.join(map(str, sorted(points)))}; not judged"
             shown.append(Picture(drawn("off-protocol", protocol, variant), svg, alt))
