@@ -237,16 +237,35 @@ def test_updates_of_tdmpc2_are_counted_as_its_training_loop_makes_them():
 
 
 def test_episodes_of_dreamerv3_are_counted_as_its_environments_take_turns():
-    for envs in (1, 3, 16):
+    for envs, repeat in ((1, 4), (3, 2), (16, 2)):
         ended, steps, inside = 0, 0, [0] * envs
         for _ in range(1200):
             for env in range(envs):
                 steps += 1
                 inside[env] += 1
-                if inside[env] == 501:  # the reset's observation, and 500 steps
+                if inside[env] == 1000 // repeat + 1:  # the reset's observation, and an episode's steps
                     inside[env] = 0
                     ended += 1
-                assert soundness.episodes_by(envs, steps) == ended
+                assert soundness.episodes_by(envs, steps, repeat) == ended
+
+
+@pytest.mark.parametrize(
+    ("name", "wrote"),
+    [  # (agent steps, updates, episodes) of the lines of real smoke runs
+        ("tdmpc2-smoke", [(500, 0, 1), (1000, 149, 1), (1500, 249, 1)]),
+        ("dreamerv3-smoke", [(500, 106, 1), (1000, 231, 2), (1500, 356, 2)]),
+    ],
+)
+def test_what_real_runs_wrote_is_sound(name, wrote):
+    entry = protocols.protocol(name)
+    lines = [
+        {
+            "chunk": number, "agent_steps": steps, "env_steps": steps * entry.action_repeat, "updates": updates,
+            **scored(200.0 + number, episodes),
+        }
+        for number, (steps, updates, episodes) in enumerate(wrote, 1)
+    ]  # fmt: skip
+    assert faults_of(entry, lines) == []
 
 
 def test_a_whole_run_of_dreamerv3_is_sound():

@@ -76,8 +76,8 @@ def lines(run: ScoredRun, said: protocols.Protocol, *, of: str = "", settings: d
     for step, value in zip(run.steps, run.values, strict=True):
         agent_steps = step // said.action_repeat
         episodes = said.episodes or (
-            soundness.episodes_by(int(settings["run.envs"]), agent_steps)
-            - soundness.episodes_by(int(settings["run.envs"]), agent_steps - said.chunk)
+            soundness.episodes_by(int(settings["run.envs"]), agent_steps, said.action_repeat)
+            - soundness.episodes_by(int(settings["run.envs"]), agent_steps - said.chunk, said.action_repeat)
         )
         found.append(
             {

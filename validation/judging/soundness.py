@@ -11,11 +11,12 @@ from fractions import Fraction
 from typing import Any
 
 from tdmpc2_lean.runs.record import RunRecord
-from tdmpc2_lean.validation.judging.protocols import EPISODE, Protocol
+from tdmpc2_lean.validation.judging.protocols import Protocol
 from tdmpc2_lean.validation.judging.reading import Point
 
 # Rewards of dm_control's tasks, and of those that TD-MPC2 adds, are in [0, 1] at each of an episode's 1000 env steps.
 LOWEST, HIGHEST = 0.0, 1000.0
+EPISODE = 1000  # env steps of an episode of any of those tasks
 ROUNDING = 0.1  # return units: sums of a thousand rewards in float32
 MEAN_ROUNDING = 0.01  # return units: a mean of a few such sums
 SPARE_UPDATES = 2  # how many more or fewer TD-MPC2 may have made where its line is written
@@ -71,7 +72,7 @@ def faults(
         found += [CurveFault(point.line, what) for what in _of_point(entry, settings, point)]
     found += _of_grid(entry, points)
     if entry.agent == "dreamerv3":
-        found += _of_episodes(int(settings["run.envs"]), points, len(record.starts))
+        found += _of_episodes(int(settings["run.envs"]), entry.action_repeat, points, len(record.starts))
     return sorted(set(found), key=lambda fault: (fault.line, fault.what))
 
 
@@ -119,33 +120,35 @@ def updates_by(entry: Protocol, settings: Mapping[str, Any], agent_steps: int) -
     return max(0, math.floor(ratio * (agent_steps - until_a_batch))), most
 
 
-def episodes_by(envs: int, agent_steps: int) -> int:
+def episodes_by(envs: int, agent_steps: int, action_repeat: int = 2) -> int:
     """How many training episodes of DreamerV3 have ended by so many agent steps, with no stop between.
 
-    Its environments take turns, and each counts the observation of a reset as a step: an episode is 501 of them.
+    Its environments take turns, and each counts the observation of a reset as a step: at action repeat 2 an episode is
+    501 of them.
     """
     rounds, rest = divmod(agent_steps, envs)
-    return sum((rounds + (env < rest)) // (EPISODE + 1) for env in range(envs))
+    return sum((rounds + (env < rest)) // (EPISODE // action_repeat + 1) for env in range(envs))
 
 
-def _of_episodes(envs: int, points: Sequence[Point], starts: int) -> Iterator[CurveFault]:
+def _of_episodes(envs: int, action_repeat: int, points: Sequence[Point], starts: int) -> Iterator[CurveFault]:
     """Weights that cannot be: more episodes than so many steps hold, or fewer than they must.
 
     At each start after the first, environments that cannot be brought back lose the episode that they were in.
     """
     total, before = 0, 0
+    episode = EPISODE // action_repeat
     for point in sorted({(p.agent_steps, p.episodes): p for p in points}.values(), key=lambda p: p.agent_steps):
         total += point.episodes
         told = f"makes {total} episodes by {point.agent_steps} agent steps"
-        most = envs * (-(-point.agent_steps // envs) // EPISODE)
-        in_chunk = envs * ((point.agent_steps - before) // envs // EPISODE + 1)
+        most = envs * (-(-point.agent_steps // envs) // episode)
+        in_chunk = envs * ((point.agent_steps - before) // envs // episode + 1)
         if total > most:
             yield CurveFault(point.line, f"{told}, which hold {most}")
             return
         if point.episodes > in_chunk:
             yield CurveFault(point.line, f"has {point.episodes} episodes, and so many steps hold {in_chunk}")
             return
-        least = episodes_by(envs, point.agent_steps) - envs * (starts - 1)
+        least = episodes_by(envs, point.agent_steps, action_repeat) - envs * (starts - 1)
         if total < least:
             yield CurveFault(point.line, f"{told}, in which {least} end")
             return
