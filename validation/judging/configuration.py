@@ -129,8 +129,10 @@ def of_dreamerv3(environment: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def dreamerv3_task(environment: str) -> str:
     """What the official DreamerV3 calls dm_control's `domain/task`."""
+    from tdmpc2_lean.environments.names import TaskName
+
     domain, _, task = environment.partition("/")
-    return f"dmc_{'cup' if domain == 'ball_in_cup' else domain}_{task}"
+    return str(TaskName(domain, task).spelled("dreamerv3"))
 
 
 def deciding(agent: str, settings: Mapping[str, Any]) -> dict[str, Any]:
