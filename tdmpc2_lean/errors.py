@@ -5,6 +5,14 @@ does not apply, a verification failed); 2 bad input or surroundings (this module
 `validate report` alone answers with a verdict: 0 PASS, 1 FAIL, 2 INCOMPLETE, and 3 where nothing could be judged.
 """
 
+import shlex
+from pathlib import Path
+
+
+def quoted(word: str | Path) -> str:
+    """A path or another word as a shell takes it, for commands that a message gives to be copied."""
+    return shlex.quote(str(word))
+
 
 class UserError(Exception):
     """A mistake or a missing thing that its message names and `next_step` mends.
