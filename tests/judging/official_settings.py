@@ -84,6 +84,7 @@ def dreamerv3(checkout: Checkout) -> dict[str, Any]:
     official = flat(checkout.code_dir)
     patched = flat(materialise(checkout).code_dir)
     dmc_proprio = flat(checkout.code_dir, "dmc_proprio")
+    sizes = {size: flat(checkout.code_dir, size) for size in SIZES}
 
     def changed(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in now.items() if value != before[key]}
@@ -95,11 +96,7 @@ def dreamerv3(checkout: Checkout) -> dict[str, Any]:
         "dmc_proprio": changed(dmc_proprio, official),
         # All that any size sets, so that one replaces another.
         "sizes": {
-            size: {
-                key: flat(checkout.code_dir, size)[key]
-                for key in official
-                if any(flat(checkout.code_dir, other)[key] != official[key] for other in SIZES)
-            }
+            size: {key: sizes[size][key] for key in official if any(sizes[of][key] != official[key] for of in SIZES)}
             for size in SIZES
         },
     }
