@@ -12,9 +12,20 @@ import pytest
 import written_runs
 
 from tdmpc2_lean import references
+from tdmpc2_lean.runs import chunks
 from tdmpc2_lean.validation.judging import criteria, protocols, synthetic
-from tdmpc2_lean.validation.report import chunks, document, findings, layout, markdown, page, reading
-from tdmpc2_lean.validation.report.drawing import BAR, OURS, REFERENCE, WINDOW, Axis, Drawing, Series, Target, keys_of
+from tdmpc2_lean.validation.report import document, findings, layout, markdown, page, reading
+from tdmpc2_lean.validation.report.drawing import (
+    BAR,
+    OURS,
+    REFERENCE,
+    WINDOW,
+    Axis,
+    Drawing,
+    DrawnSeries,
+    Target,
+    keys_of,
+)
 from tdmpc2_lean.validation.report.layout import aggregates, curves, method, provenance, subjects, verdict
 
 DREAMER = criteria.criterion("dreamerv3-dm_control")
@@ -91,7 +102,7 @@ def test_aggregates_of_a_copy_lie_on_the_references():
 
 def test_a_published_point_is_in_the_chunk_that_holds_its_step():
     curve = references.Curve(np.array([0, 5, 10, 11, 20]), np.array([[9.0, 1.0, 3.0, 5.0, 7.0]]), (1,))
-    binned = chunks.binned(curve, dataclasses.replace(DREAMER, every=10), 30)
+    binned = chunks.binned(curve, 10, 30, averaged=True)
     assert binned.ends.tolist() == [10, 20, 30] and binned.places.tolist() == [5, 15, 25]
     assert binned.returns[0, :2].tolist() == [2.0, 6.0] and math.isnan(binned.returns[0, 2])
 
@@ -149,8 +160,8 @@ def test_a_published_curve_of_other_tasks_is_not_passed_off_as_comparable():
 
 def test_a_key_names_only_what_can_be_seen():
     axes = (Axis("env steps", "env_steps", 0, 100, steps=True), Axis("return", "return", 0, 1000))
-    seen, beyond = Series("seen", OURS[0], (50.0,), (1.0,)), Series("beyond", OURS[1], (150.0,), (1.0,))
-    empty, twin = Series("empty", OURS[2], (50.0,), (math.nan,)), Series("seen", OURS[0], (60.0,), (1.0,))
+    seen, beyond = DrawnSeries("seen", OURS[0], (50.0,), (1.0,)), DrawnSeries("beyond", OURS[1], (150.0,), (1.0,))
+    empty, twin = DrawnSeries("empty", OURS[2], (50.0,), (math.nan,)), DrawnSeries("seen", OURS[0], (60.0,), (1.0,))
     drawing = Drawing("t", *axes, (seen, beyond, empty, twin))
     assert drawing.key() == [(OURS[0], "seen")]
     barred = Drawing("t", *axes, (seen,), (Target("early", 10, 20, 500.0),))
@@ -177,7 +188,7 @@ def test_a_png_stands_alone_with_its_key_and_is_the_same_each_time():
 @pytest.mark.parametrize("name", [r"$\frac{1}$", "a\ud800b", "nul\0", "$x", "line\nbreak", "<b>&"])
 def test_no_name_breaks_a_picture(name):
     drawing = dataclasses.replace(curves.drawn(judgement(TWO_TASKS), "cheetah-run"), title=name)
-    drawing = dataclasses.replace(drawing, series=(Series(name, OURS[0], (1.0,), (2.0,)),))
+    drawing = dataclasses.replace(drawing, series=(DrawnSeries(name, OURS[0], (1.0,), (2.0,)),))
     picture = document.Picture("p", drawing, name)
     xml.dom.minidom.parseString(picture.svg)
     assert picture.png

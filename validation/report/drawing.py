@@ -43,7 +43,7 @@ WINDOW = Look("pale blue ground", "#e8eff6", 6.0)
 
 
 @dataclass(frozen=True)
-class Series:
+class DrawnSeries:
     """Points joined by a line. All of length T, NaN where there is none.
 
     name: for the key; several series of one name have one entry.      low, high: of its band, empty without one.
@@ -96,13 +96,13 @@ class Drawing:
     title: str
     x: Axis
     y: Axis
-    series: tuple[Series, ...]
+    series: tuple[DrawnSeries, ...]
     targets: tuple[Target, ...] = ()
     missed: str = ""
     width: float = 2.9
     height: float = 2.0
 
-    def visible(self) -> list[Series]:
+    def visible(self) -> list[DrawnSeries]:
         """The series of which a point lies within the axes."""
         return [one for one in self.series if any(self.x.holds(x) and self.y.holds(y) for x, y in one.finite())]
 

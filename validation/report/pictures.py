@@ -8,7 +8,7 @@ import math
 import unicodedata
 from typing import TYPE_CHECKING
 
-from tdmpc2_lean.validation.report.drawing import BAR, WINDOW, Axis, Drawing, Look, Series
+from tdmpc2_lean.validation.report.drawing import BAR, WINDOW, Axis, Drawing, DrawnSeries, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,7 +91,7 @@ def figure(drawing: Drawing, key: bool = False) -> "Figure":
     return drawn
 
 
-def draw_series(axes: "Axes", one: Series, order: float) -> None:
+def draw_series(axes: "Axes", one: DrawnSeries, order: float) -> None:
     colour, width = one.look.colour, one.look.width
     if one.low:
         axes.fill_between(one.xs, one.low, one.high, color=colour, alpha=0.24, linewidth=0, zorder=order)
@@ -106,7 +106,7 @@ def draw_series(axes: "Axes", one: Series, order: float) -> None:
     )  # fmt: skip
 
 
-def lone_points(one: Series) -> bool:
+def lone_points(one: DrawnSeries) -> bool:
     """Whether a point has no neighbour, so that no line leads to it."""
     there = [math.isfinite(y) for y in one.ys]
     return any(

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tdmpc2_lean import references
+from tdmpc2_lean.runs import chunks
 from tdmpc2_lean.validation.judging import bands, criteria, intervals
 from tdmpc2_lean.validation.judging.criteria import Criterion, Run
-from tdmpc2_lean.validation.report import chunks
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture
-from tdmpc2_lean.validation.report.drawing import OURS, Axis, Drawing, Look, Series, keys_of
+from tdmpc2_lean.validation.report.drawing import OURS, Axis, Drawing, DrawnSeries, Look, keys_of
 from tdmpc2_lean.validation.report.findings import Judgement
 from tdmpc2_lean.validation.report.layout.curves import looks_of, return_axis, step_axis
 from tdmpc2_lean.validation.report.layout.names import PictureNames
@@ -88,20 +88,20 @@ def along_training(judgement: Judgement, options: Mapping[str, int | float]) -> 
         ("median", found.median, found.reference_median),
     ):
         series = (
-            Series(theirs, Look(look.said, look.colour, 3.5), places, tuple(map(float, reference))),
-            Series(ours, OUR_LOOK, places, tuple(map(float, ys))),
+            DrawnSeries(theirs, Look(look.said, look.colour, 3.5), places, tuple(map(float, reference))),
+            DrawnSeries(ours, OUR_LOOK, places, tuple(map(float, ys))),
         )
         drawings[kind] = Drawing(f"{kind} over tasks", step_axis(end), return_axis(series), series, **SIZE)
     series = tuple(iqm_series(judgement, options))
     drawings["iqm"] = Drawing("interquartile mean over runs", step_axis(end), return_axis(series), series, **SIZE)
     if len(set(found.tasks)) > 1:
-        counted = Series("", COUNT_LOOK, places, tuple(map(float, found.tasks)), stepped=True)
+        counted = DrawnSeries("", COUNT_LOOK, places, tuple(map(float, found.tasks)), stepped=True)
         axis = Axis("number of tasks", "tasks", 0, 1.1 * max(found.tasks), whole=True)
         drawings["tasks"] = Drawing("tasks it is over", step_axis(end), axis, (counted,), **SIZE)
     return drawings
 
 
-def iqm_series(judgement: Judgement, options: Mapping[str, int | float]) -> list[Series]:
+def iqm_series(judgement: Judgement, options: Mapping[str, int | float]) -> list[DrawnSeries]:
     """The interquartile mean with its band of the baselines, the reference and ours, where each stands."""
     criterion = judgement.criterion
     end = common_end(criterion)
@@ -144,7 +144,7 @@ def published_in_chunks(
     found = {}
     for task, ours in there.items():
         if task in reference.tasks:
-            curve = chunks.binned(reference.curve(task), criterion, int(ends[-1]))
+            curve = chunks.binned(reference.curve(task), criterion.every, int(ends[-1]), criterion.by_episodes)
             returns = curve.returns[:, np.isin(curve.ends, ends)]
             found[task] = np.where(ours, returns, np.nan)
     return {task: rows for task, rows in found.items() if not np.isnan(rows).all()}
@@ -183,8 +183,8 @@ def performance_profiles(judgement: Judgement, options: Mapping[str, int | float
 
 def series_of(
     name: str, look: Look, xs: tuple[float, ...], banded: bands.Banded, kept: np.ndarray | None = None
-) -> Series:
+) -> DrawnSeries:
     """A statistic with its band. kept: (X,) where it is drawn; everywhere by default."""
     kept = np.ones(len(xs), dtype=bool) if kept is None else kept
     sides = (np.where(kept, side, np.nan) for side in (banded.value, banded.low, banded.high))
-    return Series(name, look, xs, *(tuple(map(float, side)) for side in sides))
+    return DrawnSeries(name, look, xs, *(tuple(map(float, side)) for side in sides))

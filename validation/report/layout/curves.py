@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tdmpc2_lean import references
+from tdmpc2_lean.runs import chunks
 from tdmpc2_lean.validation.judging.criteria import FAIL, Criterion
-from tdmpc2_lean.validation.report import chunks
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture, unmarked
 from tdmpc2_lean.validation.report.drawing import (
     BASELINES,
@@ -16,8 +16,8 @@ from tdmpc2_lean.validation.report.drawing import (
     REFERENCE,
     Axis,
     Drawing,
+    DrawnSeries,
     Look,
-    Series,
     Target,
     keys_of,
 )
@@ -69,7 +69,7 @@ def drawn(judgement: Judgement, task: str) -> Drawing:
     placing = (criterion.every, criterion.by_episodes)
     series = [published(criterion, name, task, end, look) for name, look in looks_of(criterion).items()]
     default = points_by_seed([one for one in judgement.default if one.run.task == task], *placing)
-    series += [Series("ours, default settings", DEFAULT_RUNS, *points) for points in default.values()]
+    series += [DrawnSeries("ours, default settings", DEFAULT_RUNS, *points) for points in default.values()]
     ours = points_by_seed([one for one in judgement.on_protocol if one.run.task == task], *placing)
     series += seeds_drawn(ours, seed_looks([*criterion.seeds, *sorted(ours)]))
     targets = tuple(
@@ -83,20 +83,20 @@ def drawn(judgement: Judgement, task: str) -> Drawing:
     return Drawing(task, step_axis(end), return_axis(series), series, targets, missed)
 
 
-def published(criterion: Criterion, name: str, task: str, end: int, look: Look) -> Series | None:
+def published(criterion: Criterion, name: str, task: str, end: int, look: Look) -> DrawnSeries | None:
     """A reference's curve of a task, binned and placed as ours are: its mean, and its seeds' range if it judges."""
     reference = references.load(name)
     if task not in reference.tasks:
         return None
-    found = chunks.binned(reference.curve(task), criterion, end)
+    found = chunks.binned(reference.curve(task), criterion.every, end, criterion.by_episodes)
     some = ~np.isnan(found.returns).all(axis=0)
     returns = found.returns[:, some]
     places, mean = tuple(map(float, found.places[some])), np.nanmean(returns, axis=0)
     if name != criterion.reference:
-        return Series(f"{reference.agent}, baseline, mean of seeds", look, places, tuple(map(float, mean)))
+        return DrawnSeries(f"{reference.agent}, baseline, mean of seeds", look, places, tuple(map(float, mean)))
     low, high = np.nanmin(returns, axis=0), np.nanmax(returns, axis=0)
     told = f"{reference.agent}, the reference: mean, and lowest to highest seed"
-    return Series(told, look, places, *(tuple(map(float, side)) for side in (mean, low, high)))
+    return DrawnSeries(told, look, places, *(tuple(map(float, side)) for side in (mean, low, high)))
 
 
 def looks_of(criterion: Criterion) -> dict[str, Look]:
@@ -105,8 +105,8 @@ def looks_of(criterion: Criterion) -> dict[str, Look]:
     return {**found, criterion.reference: REFERENCE}
 
 
-def seeds_drawn(curves: Mapping[int, Points], looks: Mapping[int, Look]) -> list[Series]:
-    return [Series(f"ours, seed {seed}", looks[seed], *points) for seed, points in sorted(curves.items())]
+def seeds_drawn(curves: Mapping[int, Points], looks: Mapping[int, Look]) -> list[DrawnSeries]:
+    return [DrawnSeries(f"ours, seed {seed}", looks[seed], *points) for seed, points in sorted(curves.items())]
 
 
 def seed_looks(seeds: Iterable[int]) -> dict[int, Look]:
@@ -123,7 +123,7 @@ def step_axis(end: float) -> Axis:
     return Axis("env steps", "env_steps", 0, max(1, end), steps=True)
 
 
-def return_axis(series: Sequence[Series]) -> Axis:
+def return_axis(series: Sequence[DrawnSeries]) -> Axis:
     """From 0 to 1000, which a return of DMControl lies in, unless something shown does not."""
     finite = [y for one in series for y in (*one.ys, *one.low, *one.high) if math.isfinite(y)]
     return Axis("return", "return", min([-20.0, *finite]), max([1020.0, *finite]))

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from tdmpc2_lean import references
+from tdmpc2_lean.runs import chunks
 from tdmpc2_lean.validation.judging import protocols
-from tdmpc2_lean.validation.report import chunks, provenance
+from tdmpc2_lean.validation.report import provenance
 from tdmpc2_lean.validation.report.document import unmarked
 from tdmpc2_lean.validation.report.findings import DEFAULT, Judgement, Report, Subject
 from tdmpc2_lean.validation.report.texts import AGENTS, NONE, listed
