@@ -13,8 +13,8 @@ import written_runs
 
 from tdmpc2_lean import references
 from tdmpc2_lean.runs import chunks
-from tdmpc2_lean.validation.judging import criteria, protocols, synthetic
-from tdmpc2_lean.validation.report import document, findings, layout, markdown, page, reading
+from tdmpc2_lean.validation.judging import criteria, findings, protocols, reading, synthetic
+from tdmpc2_lean.validation.report import document, layout, markdown, page
 from tdmpc2_lean.validation.report.drawing import (
     BAR,
     OURS,
@@ -26,7 +26,7 @@ from tdmpc2_lean.validation.report.drawing import (
     Target,
     keys_of,
 )
-from tdmpc2_lean.validation.report.layout import aggregates, curves, method, provenance, subjects, verdict
+from tdmpc2_lean.validation.report.layout import aggregates, curves, method, provenance, verdict
 
 DREAMER = criteria.criterion("dreamerv3-dm_control")
 TDMPC2 = criteria.criterion("tdmpc2-dm_control")
@@ -37,8 +37,8 @@ FEW = {"resamples": 20}
 def judgement(criterion, runs=None, **changed):
     """The judgement on runs that need no folder."""
     runs = synthetic.runs(criterion) if runs is None else runs
-    folder = reading.Folder("there", {}, (), ())
-    of = [findings.Subject(folder, criterion.name, findings.DEFAULT, run, ()) for run in runs]
+    folder = reading.Folder("there", None, ())
+    of = [findings.Subject(folder, (criterion.name,), findings.DEFAULT, (), run, ()) for run in runs]
     fields = {
         "criterion": criterion,
         "variant": findings.DEFAULT,
@@ -198,19 +198,18 @@ def test_smoke_runs_of_two_agents_are_told_apart(tmp_path):
     for agent in ("tdmpc2", "dreamerv3"):
         smoke = protocols.protocol(f"{agent}-smoke")
         every = smoke.chunk * smoke.action_repeat
-        run = criteria.Run(smoke.task, smoke.seeds[0], [every, 2 * every], [110.0, 202.0], [2, 2])
-        criterion = TWO_TASKS if agent == "tdmpc2" else DREAMER
-        said = written_runs.record(criterion, synthetic.run(criterion, criterion.tasks[0], criterion.seeds[0]))
-        named = {"protocol": smoke.name, "spec": smoke.as_json(), "task": smoke.task, "seed": run.seed}
-        written_runs.write_as(tmp_path / smoke.name, run, {**said, **named})
+        run = criteria.ScoredRun(smoke.task, smoke.seeds[0], [every, 2 * every], [110.0, 202.0])
+        said = written_runs.record_of(smoke, run.seed)
+        written_runs.write_as(tmp_path / smoke.name, said, written_runs.lines(run, smoke))
     result = found(tmp_path)
-    labels = [subjects.label(one) for one in result.off_protocol]
-    assert sorted(labels) == ["DreamerV3 smoke seed 0", "TD-MPC2 smoke seed 1"]
+    assert sorted(one.label for one in result.off_protocol) == ["dreamerv3 smoke seed 0", "tdmpc2 smoke seed 1"]
+    assert {run for origin in result.origins for run in origin.runs} == {one.label for one in result.off_protocol}
     titles = [drawing.title for drawing in drawings_of(layout.document(result, **FEW))]
     assert sorted(titles) == ["DreamerV3 smoke", "TD-MPC2 smoke"]
 
 
 def test_what_limits_a_verdict_stands_beside_it():
+    assert not verdict.caveats_of(judgement(TWO_TASKS, []))
     for name in ("tdmpc2-playground", "dreamerv3-playground"):
         of = judgement(criteria.criterion(name), [])
         (answer,) = [block for block in verdict.heading(of) if isinstance(block, document.Answer)]
@@ -218,13 +217,12 @@ def test_what_limits_a_verdict_stands_beside_it():
         text = document.Document("t", [answer])
         for written in (markdown.markdown(text), page.page(text)):
             assert "measured on dm\\_control" in written or "measured on dm_control" in written
-    assert not verdict.caveats_of(judgement(TWO_TASKS, []))
 
 
 def test_what_a_variant_changes_is_shown_beside_what_the_protocol_has(tmp_path):
+    mine = {"name": "mine", "sha256": "0" * 64, "overrides": {"iterations": 3, "num_samples": 256}}
     for run in synthetic.runs(TWO_TASKS):
-        lean = {"iterations": 3, "num_samples": 256}
-        written_runs.write(tmp_path, TWO_TASKS, run, presets=["fast"], preset_settings=lean)
+        written_runs.write(tmp_path, TWO_TASKS, run, presets=[mine])
     text = markdown.markdown(layout.document(found(tmp_path), **FEW))
     assert "What the variant changes" in text
     assert re.search(r"\| `iterations` \| 6 \| 3 \|", text)

@@ -13,8 +13,8 @@
 Nothing is judged here; numbers are only written as texts.
 """
 
+from tdmpc2_lean.validation.judging.findings import Judgement, Report
 from tdmpc2_lean.validation.report.document import Block, Document, Heading
-from tdmpc2_lean.validation.report.findings import Judgement, Report
 from tdmpc2_lean.validation.report.layout import (
     aggregates,
     comparison,
@@ -53,9 +53,11 @@ def document(report: Report, **options: int | float) -> Document:
 
 
 def of_judgement(judgement: Judgement, names: PictureNames, options: dict[str, int | float]) -> list[Block]:
+    if not judgement.criterion.decides:  # the rest stands with the criterion that has all of the tasks
+        return [*verdict.windows(judgement), *tasks.blocks(judgement), *comparison.blocks(judgement)]
     return [
-        *verdict.windows(judgement),
         *verdict.changed(judgement),
+        *verdict.windows(judgement),
         *tasks.blocks(judgement),
         *tasks.unfinished(judgement),
         *curves.blocks(judgement, names),

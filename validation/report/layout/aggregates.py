@@ -7,10 +7,10 @@ import numpy as np
 from tdmpc2_lean import references
 from tdmpc2_lean.runs import chunks
 from tdmpc2_lean.validation.judging import bands, criteria, intervals
-from tdmpc2_lean.validation.judging.criteria import Criterion, Run
+from tdmpc2_lean.validation.judging.criteria import Criterion, ScoredRun
+from tdmpc2_lean.validation.judging.findings import Judgement
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture
 from tdmpc2_lean.validation.report.drawing import OURS, Axis, Drawing, DrawnSeries, Look, keys_of
-from tdmpc2_lean.validation.report.findings import Judgement
 from tdmpc2_lean.validation.report.layout.curves import looks_of, return_axis, step_axis
 from tdmpc2_lean.validation.report.layout.names import PictureNames
 from tdmpc2_lean.validation.report.layout.subjects import whose
@@ -107,7 +107,7 @@ def iqm_series(judgement: Judgement, options: Mapping[str, int | float]) -> list
     end = common_end(criterion)
     ends = np.arange(criterion.every, end + 1, criterion.every)
     places = tuple(map(float, chunks.placed(ends, criterion.every, criterion.by_episodes)))
-    ours = in_chunks([one.run for one in judgement.on_protocol], criterion, ends)
+    ours = in_chunks([one.run for one in judgement.on_protocol if one.run.counts], criterion, ends)
     if not ours:
         return []
     there = {task: ~np.isnan(values).all(axis=0) for task, values in ours.items()}
@@ -122,7 +122,7 @@ def iqm_series(judgement: Judgement, options: Mapping[str, int | float]) -> list
     return [*found, series_of(whose(criterion.agent, judgement), OUR_LOOK, places, banded)]
 
 
-def in_chunks(runs: Sequence[Run], criterion: Criterion, ends: np.ndarray) -> dict[str, np.ndarray]:
+def in_chunks(runs: Sequence[ScoredRun], criterion: Criterion, ends: np.ndarray) -> dict[str, np.ndarray]:
     """Task -> (S, T) returns of our runs at the chunks' ends, NaN where a run has no point; tasks with any."""
     found: dict[str, list[np.ndarray]] = {}
     column = {int(end): index for index, end in enumerate(ends)}
@@ -153,7 +153,7 @@ def published_in_chunks(
 def performance_profiles(judgement: Judgement, options: Mapping[str, int | float]) -> dict[str, Drawing]:
     """Window -> what is drawn of the scores there, of windows at which ours have any."""
     criterion = judgement.criterion
-    runs = [one.run for one in judgement.on_protocol]
+    runs = [one.run for one in judgement.on_protocol if one.run.counts]
     drawings = {}
     for index, window in enumerate(criterion.windows(criterion.tasks[0])):
         ours = intervals.scores_of_runs(criterion, runs, index)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tdmpc2_lean.validation.judging.findings import DEFAULT, Judgement
 from tdmpc2_lean.validation.report.document import Block, Heading, Paragraph, Table, unmarked
-from tdmpc2_lean.validation.report.findings import DEFAULT, Judgement
 from tdmpc2_lean.validation.report.layout import subjects
 from tdmpc2_lean.validation.report.layout.tables import with_reasons
 from tdmpc2_lean.validation.report.texts import duration, number, steps
@@ -48,7 +48,7 @@ def wall_time(judgement: Judgement) -> list[Block]:
             budget = judgement.criterion.budget(one.run.task)
             seconds = [point.seconds for point in one.folder.points if point.seconds is not None]
             if seconds and one.run.end >= budget:
-                key = (subjects.whose(row, judgement), budget, subjects.devices_of(one))
+                key = (subjects.whose(row, judgement), budget, " and ".join(one.devices))
                 of.setdefault(key, []).append(max(seconds))
     if not of:
         return []

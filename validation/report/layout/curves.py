@@ -8,6 +8,7 @@ import numpy as np
 from tdmpc2_lean import references
 from tdmpc2_lean.runs import chunks
 from tdmpc2_lean.validation.judging.criteria import FAIL, Criterion
+from tdmpc2_lean.validation.judging.findings import Judgement
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture, unmarked
 from tdmpc2_lean.validation.report.drawing import (
     BASELINES,
@@ -21,7 +22,6 @@ from tdmpc2_lean.validation.report.drawing import (
     Target,
     keys_of,
 )
-from tdmpc2_lean.validation.report.findings import Judgement
 from tdmpc2_lean.validation.report.layout.names import PictureNames
 from tdmpc2_lean.validation.report.layout.subjects import Points, by_task, points_by_seed
 from tdmpc2_lean.validation.report.texts import count, steps

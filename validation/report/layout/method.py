@@ -3,8 +3,8 @@
 from tdmpc2_lean import references
 from tdmpc2_lean.validation.judging import criteria
 from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, MARGIN, PASS
+from tdmpc2_lean.validation.judging.findings import Report
 from tdmpc2_lean.validation.report.document import Block, Heading, Listing, Table
-from tdmpc2_lean.validation.report.findings import Report
 
 
 def references_used(report: Report) -> list[Block]:

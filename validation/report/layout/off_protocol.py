@@ -1,8 +1,8 @@
 """The runs that are not judged, in what each deviates, and how far they got; and the lines that could not be used."""
 
+from tdmpc2_lean.validation.judging.findings import DEFAULT, Report, Subject
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture, Table, code, unmarked
 from tdmpc2_lean.validation.report.drawing import keys_of
-from tdmpc2_lean.validation.report.findings import DEFAULT, Report, Subject
 from tdmpc2_lean.validation.report.layout import curves, subjects
 from tdmpc2_lean.validation.report.layout.names import PictureNames
 from tdmpc2_lean.validation.report.layout.tables import FOLD
@@ -21,13 +21,13 @@ def runs(report: Report, names: PictureNames) -> list[Block]:
     ]
     alike: dict[tuple, list[Subject]] = {}
     for one in report.off_protocol:
-        alike.setdefault((subjects.protocol_of(one), one.variant, one.departures), []).append(one)
+        alike.setdefault((one.protocol or NONE, one.variant, one.deviations), []).append(one)
     rows = []
-    for (protocol, _, departures), some in alike.items():
+    for (protocol, _, deviations), some in alike.items():
         folders = ", ".join(code(one.folder.name) for one in some)
-        first = [code(protocol), unmarked(listed(subjects.label(one) for one in some)), folders]
-        for departure in departures:
-            rows.append([*first, *map(unmarked, (departure.key, departure.expected, departure.found))])
+        first = [code(protocol), unmarked(listed(one.label for one in some)), folders]
+        for deviation in deviations:
+            rows.append([*first, *map(unmarked, (deviation.key, deviation.expected, deviation.found))])
             first = ["", "", ""]
     blocks.append(Table(["protocol", "runs", "folders", "key", "registry", "run"], rows))
     rows = []
@@ -35,9 +35,7 @@ def runs(report: Report, names: PictureNames) -> list[Block]:
         if one.folder.points:
             last = max(one.folder.points, key=lambda point: point.env_steps)
             points = str(len(one.folder.points))
-            rows.append(
-                [unmarked(subjects.label(one)), points, steps(last.env_steps), number(last.value), str(last.episodes)]
-            )
+            rows.append([unmarked(one.label), points, steps(last.env_steps), number(last.value), str(last.episodes)])
     if rows:
         folded = f"Show how far {count(len(rows), 'run')} got" if len(rows) > FOLD else ""
         blocks.append(Table(["run", "#points", "#env steps", "#last return", "#episodes in it"], rows, folded))

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from tdmpc2_lean.validation.report import provenance
+from tdmpc2_lean.validation.judging import provenance
+from tdmpc2_lean.validation.judging.findings import Report
+from tdmpc2_lean.validation.judging.provenance import Origin
 from tdmpc2_lean.validation.report.document import Block, Heading, Paragraph, Table, code, unmarked
-from tdmpc2_lean.validation.report.findings import Report
 from tdmpc2_lean.validation.report.layout.subjects import named
 from tdmpc2_lean.validation.report.layout.tables import FOLD
-from tdmpc2_lean.validation.report.provenance import Origin
 from tdmpc2_lean.validation.report.texts import NONE, count, short_hashes
 
 SIDE_BY_SIDE = 4  # provenances; of more, each value has a row

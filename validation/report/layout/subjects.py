@@ -1,67 +1,29 @@
 """What the rooms ask of runs and of their records. Only here is a record's form known to the layout."""
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from tdmpc2_lean import references
 from tdmpc2_lean.runs import chunks
-from tdmpc2_lean.validation.judging import protocols
-from tdmpc2_lean.validation.report import provenance
+from tdmpc2_lean.validation.judging.findings import DEFAULT, Judgement, Report, Subject
 from tdmpc2_lean.validation.report.document import unmarked
-from tdmpc2_lean.validation.report.findings import DEFAULT, Judgement, Report, Subject
-from tdmpc2_lean.validation.report.texts import AGENTS, NONE, listed
+from tdmpc2_lean.validation.report.texts import listed
 
 Points = tuple[tuple[float, ...], tuple[float, ...]]  # env steps (T,), returns (T,)
 
 
 def agent_of(one: Subject) -> str:
-    return str(one.folder.record.get("agent", ""))
-
-
-def protocol_of(one: Subject) -> str:
-    return str(one.folder.record.get("protocol", NONE))
-
-
-def state_of(one: Subject) -> str:
-    return str(one.folder.record.get("state") or NONE)
-
-
-def devices_of(one: Subject) -> str:
-    """What hardware its provenances name."""
-    named = {provenance.device(code) for code in provenance.described_by(one.folder.record).values()}
-    return " and ".join(sorted(named))
+    """Whose agent its record names; empty if it cannot be read."""
+    record = one.folder.record
+    return record.specification.upstream if record is not None else ""
 
 
 def chunk_of(one: Subject) -> int:
-    """Env steps from one point of a run to the next, by what its record says; 0 if it says nothing."""
-    spec = one.folder.record.get("spec")
-    if not isinstance(spec, Mapping):
-        return 0
-    chunk, repeat = spec.get("chunk"), spec.get("action_repeat", 2)
-    return chunk * repeat if type(chunk) is type(repeat) is int and chunk > 0 < repeat else 0
-
-
-def preset_settings(one: Subject) -> Mapping[str, Any]:
-    """What its presets set."""
-    found = one.folder.record.get("preset_settings")
-    return found if isinstance(found, Mapping) else {}
-
-
-def protocols_settings(one: Subject) -> Mapping[str, Any]:
-    """What the protocol of a run sets, by default and by its entry."""
-    entry = protocols.registry().get(protocol_of(one))
-    return {**entry.defaults, **entry.settings} if entry else {}
-
-
-def label(one: Subject) -> str:
-    """For the reader: what ran, with which seed; whose agent, where the task's name does not tell."""
-    if not one.criterion and agent_of(one) in AGENTS:
-        variant = "" if one.variant == DEFAULT else f" ({one.variant})"
-        return f"{AGENTS[agent_of(one)]} {one.run.task or 'unknown task'}{variant} seed {one.run.seed}"
-    return one.label
+    """Env steps from one point of a run to the next, by its record; 0 if it cannot be read."""
+    record = one.folder.record
+    return record.specification.chunk if record is not None else 0
 
 
 def named(labels: Iterable[str], report: Report) -> str:

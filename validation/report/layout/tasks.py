@@ -4,9 +4,8 @@ import math
 
 from tdmpc2_lean.validation.judging import intervals
 from tdmpc2_lean.validation.judging.criteria import UNJUDGED, WindowResult
+from tdmpc2_lean.validation.judging.findings import Judgement
 from tdmpc2_lean.validation.report.document import Block, Heading, Paragraph, Table, unmarked
-from tdmpc2_lean.validation.report.findings import Judgement
-from tdmpc2_lean.validation.report.layout import subjects
 from tdmpc2_lean.validation.report.layout.tables import FOLD, with_reasons
 from tdmpc2_lean.validation.report.texts import NONE, count, number, spans, steps
 
@@ -68,7 +67,7 @@ def unfinished(judgement: Judgement) -> list[Block]:
     for one in judgement.on_protocol:
         budget = judgement.criterion.budget(one.run.task)
         if one.run.end < budget:
-            state = unmarked(subjects.state_of(one))
+            state = unmarked(one.state or NONE)
             share = f"{100 * one.run.end / budget:.0f} %"
             rows.append([one.run.task, str(one.run.seed), state, steps(one.run.end), steps(budget), share])
     if not rows:

@@ -1,8 +1,8 @@
 """The answer first, with what to know beside it; then the windows that it comes from, and what a variant changes."""
 
-from collections.abc import Mapping
-
+from tdmpc2_lean.validation.judging import deviations
 from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, MARGIN, PASS
+from tdmpc2_lean.validation.judging.findings import DEFAULT, Judgement, Report
 from tdmpc2_lean.validation.report.document import (
     Answer,
     Block,
@@ -13,16 +13,10 @@ from tdmpc2_lean.validation.report.document import (
     code,
     unmarked,
 )
-from tdmpc2_lean.validation.report.findings import DEFAULT, Judgement, Report
-from tdmpc2_lean.validation.report.layout import subjects
 from tdmpc2_lean.validation.report.layout.tables import with_reasons
-from tdmpc2_lean.validation.report.texts import AGENTS, NONE, count, number, spans
+from tdmpc2_lean.validation.report.texts import AGENTS, count, number, spans
 
 ANSWERS = {PASS: "meets its criteria", FAIL: "misses its criteria", INCOMPLETE: "cannot be judged yet"}
-PLAYGROUND = (
-    "The reference was measured on dm_control, these runs on MuJoCo Playground: other code for the same tasks, whose "
-    "returns need not agree."
-)
 
 
 def first(report: Report) -> list[Block]:
@@ -46,6 +40,8 @@ def name(judgement: Judgement) -> str:
     """What was judged, for a heading."""
     criterion = judgement.criterion
     text = f"{AGENTS[criterion.agent]} on {criterion.physics}"
+    if not criterion.decides:
+        text += f", the {len(criterion.tasks)} tasks of {criterion.name}"
     return text if judgement.variant == DEFAULT else unmarked(f"{text}, variant {judgement.variant}")
 
 
@@ -75,11 +71,8 @@ def sentence(judgement: Judgement) -> str:
 
 
 def caveats_of(judgement: Judgement) -> list[str]:
-    """What limits the verdict, beside it: the judge's own words, where it has any."""
-    found = getattr(judgement, "caveats", None) or getattr(judgement, "caveat", None)
-    if found:
-        return [found] if isinstance(found, str) else list(found)
-    return [PLAYGROUND] if judgement.criterion.physics == "playground" else []
+    """What has to be known to read the verdict."""
+    return [judgement.criterion.caveat] if judgement.criterion.caveat else []
 
 
 def notes(report: Report) -> list[str]:
@@ -159,26 +152,11 @@ def windows(judgement: Judgement) -> list[Block]:
 
 
 def changed(judgement: Judgement) -> list[Block]:
-    """What a variant's presets change of the protocol's settings, over all of its runs."""
-    if judgement.variant == DEFAULT:
+    """What a variant's presets change of the protocol's settings."""
+    if not judgement.changed:
         return []
-    rows = [[code(key), unmarked(theirs), unmarked(ours)] for key, (theirs, ours) in changes_of(judgement).items()]
-    if not rows:
-        words = "The records of these runs do not say what their presets set."
-        return [Heading(3, "What the variant changes"), Paragraph(words)]
+    rows = [
+        [code(change.setting), *(unmarked(deviations.shown(side)) for side in (change.default, change.variant))]
+        for change in judgement.changed
+    ]
     return [Heading(3, "What the variant changes"), Table(["setting", "protocol", "variant"], rows)]
-
-
-def changes_of(judgement: Judgement) -> Mapping[str, tuple[str, str]]:
-    """Setting -> (what the protocol has, what the variant has), by the judge's finding where it has one."""
-    found = getattr(judgement, "changed", None)
-    if isinstance(found, Mapping):
-        return {str(key): tuple(map(str, sides)) for key, sides in found.items()}
-    ours: dict[str, list[str]] = {}
-    theirs: dict[str, list[str]] = {}
-    for one in judgement.subjects:
-        due = subjects.protocols_settings(one)
-        for key, value in subjects.preset_settings(one).items():
-            ours.setdefault(str(key), []).append(str(value))
-            theirs.setdefault(str(key), []).append(str(due.get(key, NONE)))
-    return {key: tuple(" or ".join(dict.fromkeys(side[key])) for side in (theirs, ours)) for key in sorted(ours)}
