@@ -2,7 +2,7 @@
 
 An evaluation (TD-MPC2) is of the agent as it is at that env step, and stands there. The mean of the training episodes
 that ended in a chunk (DreamerV3) is of the agent over the whole chunk, and stands at its middle: drawn at its end, a
-run would seem to learn later than it did. A published curve is meaned over the same chunks and stands at the same
+run would seem to learn later than it did. A published curve is averaged over the same chunks and stands at the same
 places, so that a run of the same returns lies on it.
 """
 

@@ -62,7 +62,7 @@ def blocks(judgement: Judgement, names: PictureNames, options: Mapping[str, int 
             for window, drawing in profiles.items()
         ]
         words = (
-            "Share of runs that score above each return at a window, meaned over the tasks of which ours have a "
+            "Share of runs that score above each return at a window, averaged over the tasks of which ours have a "
             "score, with a 95 % band by the same bootstrap: the higher, the better."
         )
         gallery = Gallery(shown, keys_of(profiles.values()), wide=True)

@@ -33,7 +33,7 @@ def blocks(judgement: Judgement) -> list[Block]:
     columns = ["window", "whose", "#IQM", "#95 % interval", "#P(ours better)", "#95 % interval", "#tasks", "#seeds"]
     words = (
         "Not part of the verdict. IQM: the mean of the middle half of all seeds' scores, in return units. P(ours "
-        "better): how probably a seed of ours scores above one of theirs on a task, meaned over tasks; 0.5 is even. "
+        "better): how probably a seed of ours scores above one of theirs on a task, averaged over tasks; 0.5 is even. "
         "Intervals by a bootstrap that draws seeds anew within each task. Theirs are over the tasks of which ours "
         "have a score; where a row has fewer of them, its IQM is not comparable with ours."
     )

@@ -50,7 +50,7 @@ def words(criterion: Criterion, tasks: int) -> str:
     if criterion.by_episodes:
         told += (
             f"A point is the mean return of the training episodes that ended in {steps(criterion.every)} env steps, "
-            "and stands at their middle; the published points are meaned over the same steps."
+            "and stands at their middle; the published points are averaged over the same steps."
         )
     else:
         told += f"A point is an evaluation, every {steps(criterion.every)} env steps, and stands where it was made."
@@ -129,8 +129,8 @@ def return_axis(series: Sequence[DrawnSeries]) -> Axis:
     return Axis("return", "return", min([-20.0, *finite]), max([1020.0, *finite]))
 
 
-def off_protocol(title: str, curves: Mapping[int, Points]) -> Drawing:
+def off_protocol(title: str, curves: Mapping[int, Points], looks: Mapping[int, Look]) -> Drawing:
     """Runs that are not judged, a seed a line, with nothing to hold them against."""
     end = max(x for xs, _ in curves.values() for x in xs)
-    series = tuple(seeds_drawn(curves, seed_looks(sorted(curves))))
+    series = tuple(seeds_drawn(curves, looks))
     return Drawing(unmarked(title), step_axis(1.03 * end), return_axis(series), series)

@@ -1,8 +1,10 @@
 """The runs that are not judged, in what each deviates, and how far they got; and the lines that could not be used."""
 
+from collections.abc import Mapping
+
 from tdmpc2_lean.validation.judging.findings import DEFAULT, Report, Subject
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture, Table, code, unmarked
-from tdmpc2_lean.validation.report.drawing import keys_of
+from tdmpc2_lean.validation.report.drawing import Look, keys_of
 from tdmpc2_lean.validation.report.layout import curves, subjects
 from tdmpc2_lean.validation.report.layout.names import PictureNames
 from tdmpc2_lean.validation.report.layout.tables import FOLD
@@ -39,14 +41,17 @@ def runs(report: Report, names: PictureNames) -> list[Block]:
     if rows:
         folded = f"Show how far {count(len(rows), 'run')} got" if len(rows) > FOLD else ""
         blocks.append(Table(["run", "#points", "#env steps", "#last return", "#episodes in it"], rows, folded))
-    shown = [picture for key, some in alike.items() if (picture := pictured(*key[:2], some, names))]
+    looks = curves.seed_looks(sorted({one.run.seed for one in report.off_protocol}))
+    shown = [picture for key, some in alike.items() if (picture := pictured(*key[:2], some, names, looks))]
     if shown:
         words = "Their curves, a colour a seed, with no reference to hold them against."
         blocks += [Paragraph(words), Gallery(shown, keys_of(picture.drawing for picture in shown))]
     return blocks
 
 
-def pictured(protocol: str, variant: str, some: list[Subject], names: PictureNames) -> Picture | None:
+def pictured(
+    protocol: str, variant: str, some: list[Subject], names: PictureNames, looks: Mapping[int, Look]
+) -> Picture | None:
     """The curves of runs of one protocol and variant; None where there is no point."""
     first = some[0]
     by_episodes = subjects.agent_of(first) == "dreamerv3"
@@ -57,7 +62,7 @@ def pictured(protocol: str, variant: str, some: list[Subject], names: PictureNam
     agent = AGENTS.get(subjects.agent_of(first), "")
     title = f"{agent} {first.run.task or protocol}{'' if variant == DEFAULT else f' ({variant})'}".strip()
     alt = f"{title}: returns over env steps, seeds {', '.join(map(str, sorted(points)))}; not judged"
-    return Picture(names("off-protocol", protocol, variant), curves.off_protocol(title, points), unmarked(alt))
+    return Picture(names("off-protocol", protocol, variant), curves.off_protocol(title, points, looks), unmarked(alt))
 
 
 def lines(report: Report) -> list[Block]:
