@@ -237,6 +237,29 @@ def test_an_evaluations_folder_gets_no_figure(tmp_path):
     assert figure.read_run(run_folder(tmp_path, kind="evaluate")) is None
 
 
+def test_the_figure_of_a_dreamer_says_n_seed_and_what_a_point_is_beside_the_published_curve(tmp_path):
+    folder = run_folder(tmp_path, "dreamerv3", "dmc_cartpole_balance", [(20_000, 1.0), (40_000, 100.0)], seed=3)
+    assert figure.draw_run(folder) == folder / "curve.png"
+    image = (folder / "curve.png").read_bytes()
+    for text in (b"n=1 (seed 3)", b"a single seed is a hypothesis", b"Published DreamerV3", b"training episodes"):
+        assert text in image
+    assert b"n=5 (seeds" in image and b"20,000 env steps" in image
+
+
+def test_a_release_is_named(tmp_path):
+    run = figure.read_run(
+        run_folder(tmp_path, "dreamerv3", "dmc_walker_run", code=official("dreamerv3", release="3.3.1"))
+    )
+    assert run.code == "official DreamerV3 release 3.3.1, 1 patch"
+
+
+def test_a_run_that_began_with_other_code_says_so(tmp_path):
+    kept = record.read(run_folder(tmp_path))
+    other = record.Provenance(code=official("tdmpc2", patches=[]))
+    record.write(tmp_path, kept.changed(provenances={**kept.provenances, other.short_hash: other}))
+    assert figure.read_run(tmp_path).code.endswith("begun with other code")
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
