@@ -41,8 +41,8 @@ TDMPC2_LONG_DOMAINS = ("humanoid",)
 DREAMERV3_BUDGET = 500_000
 
 PLAYGROUND_CAVEAT = (
-    "The reference was measured on dm_control. MuJoCo Playground has tasks of the same names with physics, rewards and "
-    "resets of its own, so FAIL may be its doing and PASS says nothing of dm_control.{}"
+    "The reference was measured on dm_control. MuJoCo Playground has tasks of the same names, made anew for another "
+    "simulator, so FAIL may be its doing and PASS says nothing of dm_control.{}"
 )
 PLAYGROUND_LIKE = " Like for like: tdmpc2-dm_control-shared, dm_control's verdict on the same 22 tasks."
 

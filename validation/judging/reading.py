@@ -102,7 +102,7 @@ def _folder(path: Path, name: str) -> Folder:
     lines, faults = curve.read(path / curve.FILE)
     points = []
     for numbered in lines:
-        point, odd = _point(numbered)
+        point, odd = point_of(numbered)
         points.append(point)
         complaints += [Complaint(f"{name}/{curve.FILE}", point.line, what) for what in odd]
     for fault in faults:
@@ -119,7 +119,7 @@ def _about_record(message: str, path: Path) -> str:
     return said.encode("utf-8", "backslashreplace").decode()
 
 
-def _point(numbered: curve.NumberedLine) -> tuple[Point, list[str]]:
+def point_of(numbered: curve.NumberedLine) -> tuple[Point, list[str]]:
     """(the point that a line gives, what in it no run can have written)."""
     line, odd = numbered.line, []
     value = math.nan if line.value is None else line.value
