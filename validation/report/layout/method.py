@@ -42,6 +42,7 @@ def how_it_is_judged(report: Report) -> list[Block]:
                 f"{FAIL} if any window fails, else {INCOMPLETE} if any is, else {PASS}. Exit codes: "
                 + ", ".join(f"{code} {state}" for state, code in criteria.EXIT_CODES.items())
                 + ".",
+                "Why these windows, margins and shares: `validation/judging/CHOICES.md`.",
             ]
         ),
     ]
