@@ -15,7 +15,7 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation import report
 from tdmpc2_lean.validation.judging import criteria, findings, protocols, reading, synthetic
 from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, PASS
-from tdmpc2_lean.validation.report import contents, markdown, page
+from tdmpc2_lean.validation.report import layout, markdown, page
 
 DREAMER = criteria.criterion("dreamerv3-dm_control")
 TDMPC2 = criteria.criterion("tdmpc2-dm_control")
@@ -37,7 +37,7 @@ def write_all(runs, of=TWO_TASKS, some=None, **changed):
 
 def texts(runs, of=TWO_TASKS):
     """The report as markdown and as a page."""
-    document = contents.document(found(runs, of))
+    document = layout.document(found(runs, of), **FEW)
     return markdown.markdown(document), page.page(document)
 
 
@@ -478,12 +478,13 @@ class Resources(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.loaded, self.words, self.cells, self.opened = [], [], [], []
+        self.loaded, self.linked, self.words, self.cells, self.opened = [], [], [], [], []
 
     def handle_starttag(self, tag, attributes):
         if tag not in ("meta", "link", "img"):
             self.opened.append(tag)
-        self.loaded += [value for name, value in attributes if name in ("src", "href", "srcset", "data", "action")]
+        found = [value for name, value in attributes if name in ("src", "href", "srcset", "data", "action")]
+        (self.linked if tag == "a" else self.loaded).extend(found)
         self.cells += [tag] if tag == "td" else []
 
     def handle_endtag(self, tag):
@@ -501,6 +502,7 @@ def test_the_page_is_whole_and_loads_nothing(tmp_path):
     parser.feed(html)
     assert parser.opened == []
     assert len(parser.loaded) > 3 and all(value.startswith("data:") for value in parser.loaded)
+    assert parser.linked and all(link.startswith("report-pictures/") for link in parser.linked)
     assert not re.search(r"https?://|url\(|@import|<script", html)
 
 
@@ -515,7 +517,8 @@ def test_markdown_and_page_say_the_same(tmp_path):
     def words(some):
         return re.findall(r"\w+", some)
 
-    plain = re.sub(r"!\[(.*?)\]\(.*?\)|\|[ -:|]*---[ -:|]*\||\\", "", text)
+    signs = r"</?(?:details|summary)>|!\[(.*?)\]\(.*?\)|\]\(report-pictures/.*?\)|\|[ -:|]*---[ -:|]*\||\\"
+    plain = re.sub(signs, "", text)
     assert sorted(words(plain)) == sorted(words(" ".join(parser.words)))
 
 
@@ -532,7 +535,7 @@ def test_names_from_a_file_cannot_break_the_pages(tmp_path):
     outside_code = re.sub(r"`[^`]*`", "", text)
     assert "<script" not in outside_code.replace("\\<script", "")
     assert "](http" not in outside_code.replace("\\](http", "")
-    document = contents.document(found(tmp_path))
+    document = layout.document(found(tmp_path), **FEW)
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]+", picture.name) for picture in document.pictures())
 
 
@@ -591,10 +594,12 @@ def test_a_report_inside_the_folder_of_runs_is_no_run_and_repeats_itself_byte_fo
     random.seed(1)
     (out / report.PICTURES / "of-an-earlier-report.svg").write_text("")
     assert written() == first
-    linked = re.findall(
-        r"\]\((report-pictures/.*?\.svg)\)", first[next(p for p in first if p.name == "report.md")].decode()
-    )
-    assert sorted(linked) == sorted(path.as_posix() for path in first if path.suffix == ".svg") and linked
+    linked = re.findall(r"\((report-pictures/.*?)\)", first[next(p for p in first if p.name == "report.md")].decode())
+    pictures = {path.as_posix() for path in first if path.parent.name == report.PICTURES}
+    assert set(linked) == pictures and {path.rpartition(".")[2] for path in pictures} == set(report.KINDS)
+    page = Resources()
+    page.feed(first[next(p for p in first if p.name == "report.html")].decode())
+    assert set(page.linked) == pictures
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(tmp_path):

@@ -50,9 +50,11 @@ class Subject:
 
     @property
     def label(self) -> str:
-        """For the reader: what ran, with which seed."""
+        """For the reader: what ran, with which seed; whose agent, where no criterion's task tells."""
+        record = self.folder.record
+        agent = f"{record.specification.upstream} " if record is not None and not self.criteria else ""
         variant = "" if self.variant == DEFAULT else f" ({self.variant})"
-        return f"{self.run.task or 'unknown task'}{variant} seed {self.run.seed}"
+        return f"{agent}{self.run.task or 'unknown task'}{variant} seed {self.run.seed}"
 
     @property
     def protocol(self) -> str:
