@@ -20,7 +20,7 @@ def config_dir() -> Path:
 
 
 def patches_dir() -> Path:
-    """Holds one folder an upstream, with its series and patches."""
+    """Holds one folder per upstream, with its series and patches."""
     return (HERE / "patches").resolve()
 
 

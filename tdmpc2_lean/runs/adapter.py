@@ -112,3 +112,11 @@ def adapter_of(upstream: str) -> Adapter:
             raise
         raise UserError(f"{upstream} cannot be run here: {error}.", "pip install 'tdmpc2_lean[dreamer]'") from None
     return module.ADAPTER
+
+
+def is_available(upstream: str) -> bool:
+    """Whether all that the upstream's runs need is installed."""
+    try:
+        return not adapter_of(upstream).missing
+    except UserError:
+        return False

@@ -111,6 +111,17 @@ def test_one_corrupt_record_does_not_stop_the_other_agents_smoke_run(tmp_path, m
     assert "run.json cannot be read" in found.output and "1 finished; 1 failed" in found.output and len(made) == 1
 
 
+def test_the_smoke_run_of_an_agent_whose_packages_are_absent_is_left_out_with_a_note(monkeypatch, capsys):
+    from tdmpc2_lean.commands import validate as module
+    from tdmpc2_lean.runs import adapter
+
+    monkeypatch.setattr(adapter, "is_available", lambda upstream: upstream == "tdmpc2")
+    assert module.smokes(None) == ("tdmpc2-smoke",)
+    told = capsys.readouterr().err
+    assert "dreamerv3-smoke is not run" in told and "pip install 'tdmpc2_lean[dreamer]'" in told
+    assert module.smokes("miniature") == ("tdmpc2-smoke",)
+
+
 def plan_of_any(plan):
     """As `protocol_runs.plan`, but that it needs neither the official code nor packages of DreamerV3's."""
     import dataclasses

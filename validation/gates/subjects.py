@@ -11,8 +11,7 @@ from pathlib import Path
 from tdmpc2_lean import patched, places, upstreams
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching import Patch, Series, read_series, render
-from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS
-from tdmpc2_lean.upstreams.checkout import upstream_of
+from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS, upstream_of
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,25 @@ def find_subject(
         raise UserError(f"The miniature stands for TD-MPC2, not for {upstream}.", "name a checkout, or nothing")
     series = read_series(checkout.upstream)
     if checkout.patches or checkout.local_changes:
-        reference = upstreams.find_checkout(upstream, "release" if checkout.release else checkout.commit)
+        reference = upstreams.find_checkout(upstream, reference_of(checkout))
         return GateSubject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None)
     whole = patched.materialise(checkout, None, series)
     return GateSubject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
+
+
+def reference_of(checkout: upstreams.Checkout) -> str:
+    """What names the unpatched code of a checkout; UserError where nothing says which that is."""
+    if checkout.release:
+        return "release"
+    if checkout.upstream == MINIATURE:
+        return MINIATURE
+    if checkout.commit is None:
+        raise UserError(
+            f"{checkout.root} is no official commit's tree and comes near to none in the cache: there is nothing to "
+            "compare it with.",
+            f"`tdmpc2-lean upstream fetch --upstream {checkout.upstream}` brings the history by which it may be known",
+        )
+    return checkout.commit
 
 
 def controls_of(gate: str, upstream: str = "tdmpc2") -> tuple[Patch, ...]:
