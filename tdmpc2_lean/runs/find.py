@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from tdmpc2_lean.runs import curve, record
+from tdmpc2_lean.runs import curve, folder, record
 
 FILES = (record.FILE, curve.FILE)
 
@@ -65,7 +65,7 @@ def run_folders(path: Path) -> FoundRuns:
                         # Raises where a link leads nowhere, unlike Path.is_dir.
                         if entry.name not in FILES and stat.S_ISDIR(os.stat(place / entry.name).st_mode):
                             links.append(place / entry.name)
-                    elif entry.is_dir():
+                    elif entry.is_dir() and not entry.name.startswith(folder.REPLACED):
                         todo.append(place / entry.name)
                 except OSError as error:
                     unreadable.append(Unreadable(place / entry.name, error.strerror or str(error)))

@@ -72,3 +72,10 @@ def test_a_folder_without_permission_is_named(tmp_path):
         assert [one.path for one in run_folders(tmp_path).unreadable] == [locked]
     finally:
         locked.chmod(0o700)
+
+
+def test_what_a_kill_left_of_a_run_that_was_being_replaced_is_none(tmp_path):
+    for path in (tmp_path / "run", tmp_path / "run" / ".replaced-77"):
+        path.mkdir()
+        (path / "run.json").write_text("{}")
+    assert find.run_folders(tmp_path).folders == (tmp_path / "run",)

@@ -8,7 +8,7 @@ import old_records
 import pytest
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.runs import making, record, status
+from tdmpc2_lean.runs import find, making, record, status
 from tdmpc2_lean.validation.judging import protocols
 
 SMOKE = protocols.protocol("tdmpc2-smoke")
@@ -80,7 +80,7 @@ def test_a_run_of_a_protocol(tmp_path):
 @pytest.mark.parametrize("name", OLD)
 def test_an_old_run_is_shown_by_status(tmp_path, name):
     read(tmp_path / "a" / "run", OLD[name])
-    assert status.run_folders(tmp_path) == [tmp_path / "a" / "run"]
+    assert list(find.run_folders(tmp_path).folders) == [tmp_path / "a" / "run"]
     assert status.line_of(tmp_path / "a" / "run").startswith(OLD[name]["state"])
 
 
