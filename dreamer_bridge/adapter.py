@@ -36,7 +36,6 @@ class DreamerAdapter(Adapter):
     upstream = "dreamerv3"
     command = "dreamer-bridge"
     title = "DreamerV3"
-    needs = ("elements",)
     patience = 120.0  # an interrupted run still writes a checkpoint, with all of its replay
 
     @property

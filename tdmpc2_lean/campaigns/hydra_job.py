@@ -8,6 +8,7 @@ Launchers: basic (in turn), joblib (one machine; hydra-joblib-launcher), submiti
 (hydra-submitit-launcher), ray (hydra-ray-launcher). A job whose run is finished or held by another process is done.
 """
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,4 +78,8 @@ def main(config) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

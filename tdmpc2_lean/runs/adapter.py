@@ -5,7 +5,6 @@
 
 import abc
 import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,19 +24,12 @@ class Adapter(abc.ABC):
 
     upstream: its name. command: the command line that is about it. title: the agent's name for people.
     patience: seconds that an interrupted run gets to save its state and end.
-    needs: modules without which no run can be made, and which may not be installed.
     """
 
     upstream: str
     command: str
     title: str
     patience: float = 20.0
-    needs: tuple[str, ...] = ()
-
-    @property
-    def missing(self) -> list[str]:
-        """Those of `needs` that are not installed."""
-        return [name for name in self.needs if importlib.util.find_spec(name) is None]
 
     # ------------------------------------------------------------------------------------------- configured
 
@@ -117,6 +109,7 @@ def adapter_of(upstream: str) -> Adapter:
 def is_available(upstream: str) -> bool:
     """Whether all that the upstream's runs need is installed."""
     try:
-        return not adapter_of(upstream).missing
+        adapter_of(upstream)
     except UserError:
         return False
+    return True

@@ -31,6 +31,7 @@ runpy.run_module({package!r}, run_name="__main__", alter_sys=True)
         ("tdmpc2_lean", "tdmpc2_lean.tdmpc2.adapter", ["train", "--list-presets"]),
         ("tdmpc2_lean", "pydantic", ["train", "--list-presets"]),
         ("tdmpc2_lean", "tdmpc2_lean.runs.status", ["validate", "status"]),
+        ("tdmpc2_lean.campaigns.hydra_job", "tdmpc2_lean.campaigns.protocol_runs", ["protocol=tdmpc2-smoke"]),
         ("dreamer_bridge", "click", ["--help"]),
         ("dreamer_bridge", "dreamer_bridge.commands.train", ["train", "--list-presets"]),
     ],
@@ -57,4 +58,4 @@ def test_where_the_commands_begin_nothing_slow_is_imported(tmp_path, package):
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     imported = {name for name in ran.stdout.split() if not name.startswith(("tdmpc2_lean", "dreamer_bridge"))}
-    assert imported <= {"importlib", "importlib._bootstrap", "importlib._bootstrap_external", "warnings"}
+    assert imported <= {"shlex", "importlib", "importlib._bootstrap", "importlib._bootstrap_external", "warnings"}

@@ -94,7 +94,8 @@ def extends(words, outcome):
 
 
 def test_a_failing_run_shows_the_end_of_its_log_exits_with_1_and_does_not_block_its_folder(tiny, workplace):
-    code, told = called([*tiny, "upstream=miniature", "latent_dim=15"], workplace)
+    nowhere = "hydra.run.dir=/proc/nowhere"  # where the script cannot make its folder
+    code, told = called([*tiny, "upstream=miniature", nowhere], workplace)
     folder = workplace / "logs/cartpole-balance/1/default"
     assert code == 1
     assert str(folder / "train.log") in told and "Error" in told
@@ -102,7 +103,7 @@ def test_a_failing_run_shows_the_end_of_its_log_exits_with_1_and_does_not_block_
     kept = record.read(folder)
     assert kept.state == "failed" and kept.start.exit_code == 1 and "Error" in kept.error
     # Its first step was never made, so that another specification finds the folder free.
-    code, told = called([*tiny, "upstream=miniature", "latent_dim=16", "--dry-run"], workplace)
+    code, told = called([*tiny, "upstream=miniature", "latent_dim=24", "--dry-run"], workplace)
     assert code == 0 and told.splitlines()[-1].split() == ["run", "begins"]
 
 
