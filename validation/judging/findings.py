@@ -120,7 +120,7 @@ class Report:
     judgements: a criterion's default first, then its variants.
     deciding: those that the state comes from: of each criterion that decides the default, a variant only where
         nothing ran by the default.
-    unread: the folders of runs whose record cannot be read. With any there is no PASS: which runs they are, and what
+    unread: the folders with a curve whose record cannot be read. With any there is no PASS: which runs they are, and what
         they would change, nobody knows.
     """
 
@@ -163,7 +163,7 @@ def report(
     judgements = [_judgement(known[name], variant, groups, options) for name, variant in names]
     deciding = _deciding(judgements)
     states = {judgement.verdict.state for judgement in deciding}
-    unread = tuple(folder.name for folder in folders if folder.record is None)
+    unread = tuple(folder.name for folder in folders if folder.record is None and folder.points)
     if unread:
         states.add(INCOMPLETE)
     origins, flags = provenance.origins([(one.label, one.folder) for one in subjects])
