@@ -152,7 +152,10 @@ def differing(earlier: RunRecord, plan: Plan, agent: Adapter) -> list[str]:
 
 def differing_patches(then: Any, now: Any) -> str:
     """'device, utd': the names of the patches that are not the same."""
-    before, after = ({str(one.get("name")): one.get("sha256") for one in patches or []} for patches in (then, now))
+    before, after = (
+        {str(one.get("name")): one.get("sha256") for one in patches or [] if isinstance(one, dict)}
+        for patches in (then, now)
+    )
     names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     return ", ".join(names) or "their order"
 
