@@ -2,7 +2,7 @@
 
 The format is `tdmpc2_lean.runs.curve`'s. The value of a line is the mean return of the training episodes that ended in
 its chunk (env_steps - length, env_steps]; the decoder's losses stand under the names of the observations, and share the
-scale `rec`. `Recorder` writes them, in the child, as the run goes.
+scale `rec`. `ChunkRecorder` writes them, in the child, as the run goes.
 """
 
 import json
@@ -17,7 +17,7 @@ from tdmpc2_lean.runs.curve import append, finite
 CHUNK = 20_000  # env steps, as the protocol of the published curves has it
 
 
-class Recorder:
+class ChunkRecorder:
     """Collects returns and losses, and writes a line once the run is beyond a chunk.
 
     chunk: env steps. repeat: env steps of an agent step. updates, seconds: tell how many, and how long so far.

@@ -1,7 +1,7 @@
 """Versions of the packages that decide what a run computes."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 PACKAGES = (
@@ -23,3 +23,11 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """In words, which of the packages in `now` had another version then: ['mujoco 3.2.3 then, 3.17.0 now'].
+
+    Packages of which nothing was written down then are left out.
+    """
+    return [f"{name} {then[name]} then, {version} now" for name, version in now.items() if then.get(name, version) != version]
