@@ -109,15 +109,15 @@ class DreamerAdapter(Adapter):
             return None
         if not plan.launch["trust"]:
             trust.check(checkpoint)
-        return int(checkpoints.state_of(checkpoint).get("agent_steps", 0))
+        # The official code saves before its first step too: there is nothing yet to go on with.
+        return int(checkpoints.state_of(checkpoint).get("agent_steps", 0)) or None
 
     def drop_computed_again(self, plan: Plan, step: int | None) -> None:
         """Where the official code resumes exactly, it cuts its own files back itself."""
         checkpoint = checkpoints.latest(plan.code_folder)
         state = checkpoints.state_of(checkpoint) if checkpoint is not None else {}
         chunks = state.get("curve", {}).get("number", 1) - 1
-        path = plan.folder / curves.FILE
-        curves.keep_lines(path, [line for line in curves.lines_of(path) if line.chunk <= chunks])
+        curve.keep_lines_until(plan.folder / curves.FILE, "chunk", chunks)
         if checkpoint is None or not plan.configured.get("run.resume_exact"):
             steps = (step or 0) * plan.specification.action_repeat
             for name in ("metrics.jsonl", returns.FILE):
@@ -135,9 +135,8 @@ class DreamerAdapter(Adapter):
     def evaluations(self, plan: Plan, earlier: Sequence[Evaluation], progress: Progress, log: Log) -> list[Evaluation]:
         if plan.kind == EVALUATE:
             return evaluation_of(plan, progress.returns)
-        from_step = progress.resumed_at or 0
-        kept = [one for one in earlier if one.step is not None and one.step <= from_step]
-        return kept + [Evaluation(**one) for one in progress.evaluations]
+        lines = curves.lines_of(plan.folder / curves.FILE)
+        return [Evaluation(step=one.agent_steps, episode_reward=one.value, episodes=one.episodes) for one in lines]
 
     def details(self, plan: Plan, kept: RunRecord) -> dict[str, Any]:
         cache = dict(kept.details["compile_cache"])

@@ -101,6 +101,11 @@ class ChunkRecorder:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a JSON-lines file that are JSON objects; one cut short by a kill is passed over."""
+    return [line for _, line in lines_with_text(path)]
+
+
+def lines_with_text(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
+    """(text without its end, content) of each line that `read_lines` gives."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -112,13 +117,20 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             continue
         if isinstance(line, dict):
-            found.append(line)
+            found.append((text, line))
     return found
 
 
 def keep_lines_until(path: Path, key: str, last: int) -> None:
-    """Drop the lines beyond an env step, and all that cannot be read: what a resumed run computes again."""
+    """Drop the lines beyond an env step, and all that cannot be read: what a resumed run computes again.
+
+    Those that stay keep their bytes: where the official code resumes exactly, it cuts the files back to their sizes.
+    """
     if not path.is_file():
         return
-    kept = [line for line in read_lines(path) if isinstance(line.get(key), int | float) and line[key] <= last]
-    atomic_write(path, "".join(json.dumps(line) + "\n" for line in kept))
+    kept = [
+        text
+        for text, line in lines_with_text(path)
+        if isinstance(line.get(key), int | float) and line[key] <= last
+    ]
+    atomic_write(path, b"".join(text + b"\n" for text in kept))

@@ -27,6 +27,8 @@ EVALUATION_WORDS = (
 )  # fmt: skip
 EPISODES = 10
 LONGEST_EPISODE = 10_000  # agent steps; an evaluation whose episodes do not end comes to its end
+# Whose versions decide what an evaluation computes.
+OF_THE_COMPUTATION = ("python", *versions.DREAMERV3)
 # What the script eval_only is given. It counts seconds between two logs, of which there is one, at its end.
 OF_EVALUATIONS = {
     "script": "eval_only", "run.envs": 1, "run.debug": True, "run.log_every": -1, "run.resume_exact": False,
@@ -57,9 +59,11 @@ class DreamerEvaluationPlanner(DreamerPlanner):
             self.compare_versions(self.training_run)
 
     def compare_versions(self, run: RunRecord) -> None:
-        changed = versions.changed(run.provenance.versions, versions.versions(versions.DREAMERV3))
-        if changed:
-            self.notes.append(f"other versions than the run's, so returns may differ: {'; '.join(changed)}")
+        then = {name: version for name, version in run.provenance.versions.items() if name in OF_THE_COMPUTATION}
+        if others := versions.changed(then, versions.versions()):
+            self.notes.append(
+                f"the run was made with other versions than are installed: {'; '.join(others)}; its returns may differ"
+            )
 
     # ------------------------------------------------------------------------------------ what is asked for
 

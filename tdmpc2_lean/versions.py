@@ -26,8 +26,9 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """In words, which of the packages in `now` had another version then: ['mujoco 3.2.3 then, 3.17.0 now'].
-
-    Packages of which nothing was written down then are left out.
-    """
-    return [f"{name} {then[name]} then, {version} now" for name, version in now.items() if then.get(name, version) != version]
+    """'mujoco 3.2.3, now 3.17.0' of every package that a run had in another version than is installed now."""
+    names = {name.lower().replace("_", "-"): name for name in (*PACKAGES, "python")}
+    before = {names[key]: then[name] for name in then if (key := name.lower().replace("_", "-")) in names}
+    return [
+        f"{name} {before[name]}, now {now.get(name, 'absent')}" for name in before if before[name] != now.get(name)
+    ]

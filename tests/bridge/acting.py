@@ -1,0 +1,140 @@
+"""Code that stands in for the official DreamerV3 in tests of what is around it: its loop, agent and checkpoints, in ms.
+
+Every agent step is a number that an agent adds up, every 25th ends an episode, and its checkpoints are elements' own.
+
+    python acting.py ROOT WORD...      `dreamer-bridge WORD...`, with the code in ROOT wherever any is looked for
+"""
+
+import os
+import sys
+from pathlib import Path
+
+JAX = """
+class Device: platform, device_kind = "cpu", "stand-in"
+devices = lambda: [Device]
+"""
+
+EMBODIED = """
+from . import run
+"""
+
+RUN = """
+import json, os, pathlib, time
+import elements
+
+class Agent:
+  def __init__(self):
+    time.sleep(float(os.environ.get("COMPILE_SECONDS", 0)))
+    self.total, self.n_updates = 0, 0
+  def train(self, carry, data):
+    self.total, self.n_updates = (31 * self.total + data) % 1009, self.n_updates + 1
+    return carry, None, {"loss/dyn": float(self.total)}
+  def save(self): return {"total": self.total, "updates": self.n_updates}
+  def load(self, data): self.total, self.n_updates = data["total"], data["updates"]
+
+class Logger:
+  def __init__(self, config):
+    self.step, self.logdir, self.repeat = elements.Counter(), config.logdir, config.env.dmc.repeat
+    self.scores = []
+  def add(self, mapping, prefix=None):
+    if "score" in mapping:
+      self.scores.append({"step": int(self.step) * self.repeat, "episode/score": mapping["score"]})
+  def write(self):
+    with open(self.logdir + "/scores.jsonl", "a") as file:
+      file.writelines(json.dumps(score) + "\\n" for score in self.scores)
+    self.scores.clear()
+  close = write
+
+def train(make_agent, make_replay, make_env, make_stream, make_logger, args):
+  agent, logger = make_agent(), make_logger()
+  step = logger.step
+  checkpoint = elements.Checkpoint(args.logdir + "/ckpt", step=step)
+  checkpoint.step, checkpoint.agent = step, agent
+  # The patch `resume` cuts what was logged after the checkpoint, of every such file in the folder.
+  files = lambda: [str(path) for path in pathlib.Path(args.logdir).glob("*.jsonl")]
+  sizes = {}
+  measured = lambda: {path: os.path.getsize(path) for path in files()}
+  checkpoint.sizes = elements.Saveable(save=measured, load=sizes.update)
+  checkpoint.load_or_save()
+  for path in files() if step else ():
+    os.truncate(path, sizes.get(path, 0))
+  while step < args.steps:
+    time.sleep(float(os.environ.get("STEP_SECONDS", 0)))
+    step.increment()
+    agent.train(0, int(step))
+    if int(step) % 25 == 0:
+      logger.add({"score": agent.total, "length": 25}, prefix="episode")
+      logger.write()
+    if int(step) % 50 == 0 and int(step) != args.steps:
+      checkpoint.save()
+  checkpoint.save()
+  logger.close()
+
+def eval_only(make_agent, make_env, make_logger, args):
+  agent, logger = make_agent(), make_logger()
+  checkpoint = elements.Checkpoint()
+  checkpoint.agent = agent
+  checkpoint.load(args.from_checkpoint, keys=["agent"])
+  while logger.step < args.steps:
+    logger.step.increment()
+    if int(logger.step) % 25 == 0 and args.train_ratio != 0:
+      logger.add({"score": agent.total + int(logger.step), "length": 25}, prefix="episode")
+  logger.close()
+"""
+
+MAIN = """
+import pathlib, sys
+import elements
+import embodied
+import ruamel.yaml
+
+if __name__ == "__main__":
+  configs = ruamel.yaml.YAML(typ="safe").load((pathlib.Path(__file__).parent / "configs.yaml").read_text())
+  parsed, other = elements.Flags(configs=["defaults"]).parse_known(sys.argv[1:])
+  config = elements.Config(configs["defaults"])
+  for name in parsed.configs:
+    config = config.update(configs[name])
+  config = elements.Flags(config).parse(other)
+  config.save(elements.Path(config.logdir) / "config.yaml")
+  args = elements.Config(**config.run, logdir=config.logdir)
+  if config.batch_size == 666:
+    raise RuntimeError("no such agent can be made")
+  agent, logger = embodied.run.Agent, lambda: embodied.run.Logger(config)
+  if config.script == "train":
+    embodied.run.train(agent, None, None, None, logger, args)
+  else:
+    embodied.run.eval_only(agent, None, logger, args)
+"""
+
+
+def write(root: Path) -> None:
+    """Write the code beside the configs.yaml in root/dreamerv3."""
+    for name, content in (("jax.py", JAX), ("embodied/__init__.py", EMBODIED), ("embodied/run.py", RUN),
+                          ("dreamerv3/main.py", MAIN)):  # fmt: skip
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(content, encoding="utf-8")
+
+
+def replacements(root: Path) -> dict:
+    """What in `dreamer_bridge.plan` finds the code in root, whatever it is asked for."""
+    from tdmpc2_lean.patched import Patched
+    from tdmpc2_lean.upstreams import UPSTREAMS, Checkout
+
+    checkout = Checkout("dreamerv3", root, UPSTREAMS["dreamerv3"].pin, 40 * "1", "argument")
+    return {
+        "find_checkout": lambda *a, **k: checkout,
+        "materialise": lambda *a, **k: Patched(root, checkout, (("seeding", "s"),), 40 * "2"),
+    }
+
+
+def environment(**more) -> dict[str, str]:
+    """Variables for a process that runs this file."""
+    return os.environ | {name: str(value) for name, value in more.items()}
+
+
+if __name__ == "__main__":
+    from dreamer_bridge import cli, plan
+
+    for name, function in replacements(Path(sys.argv[1])).items():
+        setattr(plan, name, function)
+    cli.main(sys.argv[2:])
