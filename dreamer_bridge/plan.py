@@ -202,11 +202,13 @@ class DreamerPlanner:
 
     def folders(self, layers: Layers) -> tuple[Path, Path]:
         """(the run's folder, the official code's own)."""
+        if self.request.folder:
+            return self.request.folder, self.request.folder / "logs"
         name = self.words.own.get("exp_name") or self.experiment(layers.words)
         if not FOLDER_NAME.fullmatch(name):
             raise UserError(f"exp_name={name!r} is no name of a folder.", "choose another exp_name=")
-        folder = self.request.folder or self.cwd / "logs" / self.task / str(self.seed) / name
-        return folder, folder / "logs" if self.request.folder else folder
+        folder = self.cwd / "logs" / self.task / str(self.seed) / name
+        return folder, folder
 
     def experiment(self, given: Mapping[str, str]) -> str:
         """The run's name: its presets, and what tells it from others of the same presets."""

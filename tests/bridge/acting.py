@@ -7,6 +7,7 @@ Every agent step is a number that an agent adds up, every 25th ends an episode, 
 
 import os
 import sys
+import time
 from pathlib import Path
 
 JAX = """
@@ -95,6 +96,7 @@ if __name__ == "__main__":
   for name in parsed.configs:
     config = config.update(configs[name])
   config = elements.Flags(config).parse(other)
+  elements.Path(config.logdir).mkdir()
   config.save(elements.Path(config.logdir) / "config.yaml")
   args = elements.Config(**config.run, logdir=config.logdir)
   if config.batch_size == 666:
@@ -125,6 +127,20 @@ def replacements(root: Path) -> dict:
         "find_checkout": lambda *a, **k: checkout,
         "materialise": lambda *a, **k: Patched(root, checkout, (("seeding", "s"),), 40 * "2"),
     }
+
+
+def search_path() -> str:
+    """A PYTHONPATH by which a process finds this file, and what this process finds."""
+    return os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+
+
+def until(condition, seconds: float = 30.0):
+    """Wait for a condition, which is given."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+    return found
 
 
 def environment(**more) -> dict[str, str]:

@@ -12,6 +12,7 @@ import time
 import acting
 import psutil
 import pytest
+from acting import until
 
 from dreamer_bridge import checkpoints, trust
 from tdmpc2_lean import versions
@@ -43,15 +44,6 @@ def started(code, tmp_path):
     for process in begun:
         process.kill()
         process.communicate()
-
-
-def until(condition, seconds=30.0):
-    """Wait for a condition, which is given."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
-    return found
 
 
 def lines(place):
@@ -98,7 +90,7 @@ def test_the_budget_does_not_name_a_run_so_that_it_can_be_raised(planned):
 
 def test_a_killed_run_goes_on_by_the_same_command_and_ends_as_the_uninterrupted_one(commanded, started, tmp_path):
     process = started(*train("run.steps=400"), STEP_SECONDS=0.01)
-    until(lambda: (checkpoints.latest(tmp_path / PLACE) or "").__str__().endswith(("000150", "000200", "000250")))
+    until(lambda: (checkpoints.latest(tmp_path / PLACE) or tmp_path).name.endswith(("000150", "000200", "000250")))
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     assert children and not psutil.wait_procs(children, timeout=5)[1]
