@@ -28,7 +28,7 @@ NO_ACCELERATOR = ("Unable to initialize backend", "_default_backend is not None"
 KEYS = {"envs": "run.envs", "action_repeat": "env.dmc.repeat", "train_ratio": "run.train_ratio"}
 # Settings that say where and how long a run is made, not what it computes at a step.
 NOT_DECIDING = ("logdir", "run.steps")
-FULL_DISK = ("No space left on device", "Disk quota exceeded")
+FULL_DISK = ("No space left on device", "Disk quota exceeded", "File too large")
 # What the official code says where a checkpoint's parameters do not fit.
 ANOTHER_NETWORK = ("assert_trees_all_equal_shapes", "Trees do not have the same structure", "PyTreeDef")
 GOES_ON = "the same command goes on from the last checkpoint"

@@ -25,6 +25,7 @@ import elements
 
 class Agent:
   def __init__(self):
+    print("making the agent", flush=True)
     time.sleep(float(os.environ.get("COMPILE_SECONDS", 0)))
     self.total, self.n_updates = 0, 0
   def train(self, carry, data):
@@ -59,6 +60,8 @@ def train(make_agent, make_replay, make_env, make_stream, make_logger, args):
   checkpoint.load_or_save()
   for path in files() if step else ():
     os.truncate(path, sizes.get(path, 0))
+  if args.batch_size == 666:
+    raise RuntimeError("no such batch can be made")
   while step < args.steps:
     time.sleep(float(os.environ.get("STEP_SECONDS", 0)))
     step.increment()
@@ -98,9 +101,7 @@ if __name__ == "__main__":
   config = elements.Flags(config).parse(other)
   elements.Path(config.logdir).mkdir()
   config.save(elements.Path(config.logdir) / "config.yaml")
-  args = elements.Config(**config.run, logdir=config.logdir)
-  if config.batch_size == 666:
-    raise RuntimeError("no such agent can be made")
+  args = elements.Config(**config.run, logdir=config.logdir, batch_size=config.batch_size)
   agent, logger = embodied.run.Agent, lambda: embodied.run.Logger(config)
   if config.script == "train":
     embodied.run.train(agent, None, None, None, logger, args)

@@ -3,19 +3,19 @@
 import json
 import os
 import re
+import resource
 import signal
 import statistics
 import subprocess
 import sys
-import time
 
 import acting
 import psutil
 import pytest
 from acting import until
 
-from dreamer_bridge import checkpoints, trust
-from tdmpc2_lean import versions
+from dreamer_bridge import checkpoints, cli, trust
+from tdmpc2_lean import training, versions
 from tdmpc2_lean.runs import curve, folder, record
 
 WORDS = ["task=cheetah-run", "jax.platform=cpu", "threads=1", "chunk=100", "exp_name=x"]
@@ -28,14 +28,21 @@ def train(*words):
 
 @pytest.fixture
 def started(code, tmp_path):
-    """A function that starts a command in a process of its own; whatever of it is left is ended after the test."""
+    """A function that starts a command in a process of its own; whatever of it is left is ended after the test.
+
+    largest: bytes beyond which no file can grow.
+    """
     acting.write(code)
     begun = []
 
-    def start(*arguments, **environment):
+    def start(*arguments, largest=None, **environment):
+        def limit():
+            if largest is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+
         process = subprocess.Popen(
             [sys.executable, acting.__file__, str(code), *arguments], cwd=tmp_path, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, env=acting.environment(**environment),
+            stderr=subprocess.STDOUT, text=True, env=acting.environment(**environment), preexec_fn=limit,
         )  # fmt: skip
         begun.append(process)
         return process
@@ -83,6 +90,15 @@ def test_a_larger_budget_extends_a_finished_run_and_a_smaller_one_is_refused(com
     assert code == 2 and "a budget can only be raised" in said
 
 
+@pytest.mark.parametrize(
+    "said", ["resumes a run that was", "extends a finished one", "overwrite=true", "jax.platform=cpu"]
+)
+def test_the_help_says_that_the_same_command_resumes_and_extends(said):
+    from click.testing import CliRunner
+
+    assert said in " ".join(CliRunner().invoke(cli.dreamer_bridge, ["train", "--help"]).output.split())
+
+
 def test_the_budget_does_not_name_a_run_so_that_it_can_be_raised(planned):
     names = {planned("task=cheetah-run", f"run.steps={steps}").folder for steps in (100, 200)}
     assert len(names) == 1
@@ -117,9 +133,8 @@ def test_a_child_that_compiles_ends_with_its_killed_parent_and_the_same_command_
 ):
     """It lived on for as long as it compiled; who came meanwhile was told that all is well."""
     process = started(*train("run.steps=100"), COMPILE_SECONDS=60)
-    log = tmp_path / PLACE / "config.yaml"
-    until(lambda: psutil.Process(process.pid).children() and log.is_file() and "use_seed" in log.read_text())
-    time.sleep(0.5)
+    log = tmp_path / PLACE / "train.log"
+    until(lambda: log.is_file() and "making the agent" in log.read_text())
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     code, said = commanded(*train("run.steps=100"))
@@ -186,8 +201,10 @@ def test_a_run_of_other_patches_or_by_another_seed_is_refused(commanded, code, t
 
 
 def test_a_run_that_failed_before_its_first_step_blocks_nothing(commanded, tmp_path):
+    """Nor does the checkpoint that the official code saves before that step."""
     code, said = commanded(*train("run.steps=100", "batch_size=666"))
-    assert code == 1 and "no such agent can be made" in said and "train.log" in said
+    assert code == 1 and "no such batch can be made" in said and "train.log" in said
+    assert checkpoints.latest(tmp_path / PLACE) is not None
     assert record.read(tmp_path / PLACE).state == "failed"
     code, said = commanded(*train("run.steps=100", "batch_size=8"))
     assert code == 0, said
@@ -212,6 +229,30 @@ def test_a_record_that_cannot_be_read_is_told_and_left(commanded, tmp_path):
     assert code == 2 and "bridge.json cannot be read" in said and "Traceback" not in said
 
 
+def test_a_full_disk_is_told_and_once_there_is_room_the_same_command_goes_on(commanded, started, tmp_path):
+    """As on a full disk, no file of the run can grow beyond a size, which its curve is the first to reach."""
+    words = train("run.steps=2000", "chunk=10")
+    assert commanded(*train("run.steps=25", "chunk=10"))[0] == 0
+    size = (tmp_path / PLACE / record.FILE).stat().st_size + 22_000
+    said, _ = (process := started(*words, largest=size)).communicate(timeout=60)
+    assert process.returncode == 1 and "the disk is full" in said and "make room; the same command goes on" in said
+    assert "Traceback" not in said and record.read(tmp_path / PLACE).state == "failed"
+    code, said = commanded(*words)
+    assert code == 0 and "going on at agent step" in said, said
+    assert commanded(*words, "exp_name=whole")[0] == 0
+    assert lines(tmp_path / PLACE) == lines(tmp_path / "logs/dmc_cheetah_run/0/whole")
+
+
+def test_from_python_a_run_is_made_as_by_the_command(code, tmp_path):
+    acting.write(code)
+    words = [*WORDS, "run.steps=100"]
+    outcome = training.train(words, upstream="dreamerv3", flags=["--batch_size", "8"], cwd=tmp_path, quiet=True)
+    assert outcome.made and outcome.folder == tmp_path / PLACE and outcome.record.configured["batch_size"] == 8
+    assert outcome.last_return == curve.lines_of(outcome.folder / curve.FILE)[-1].value
+    found = training.evaluate([f"checkpoint={outcome.folder}", "episodes=2"], upstream="dreamerv3", quiet=True)
+    assert len(found.record.evaluations[0].returns) == 2
+
+
 # ------------------------------------------------------------------------------------------------------- sweeps
 
 
@@ -226,12 +267,12 @@ def test_a_sweep_skips_what_is_finished_carries_on_after_a_failure_and_ends_with
     assert sum("  failed  " in line for line in table) == 2 and "1 finished; 1 was finished; 2 failed" in said
     code, said = commanded(*words, "batch_size=16", "seed=1,2,3", "-m")  # a seed more
     assert code == 0 and "1 finished; 2 was finished" in said, said
-    assert {path.parent.name for path in tmp_path.glob("logs/*/*/default,*/run.json")} >= {"1", "2", "3"}
+    assert {path.parent.parent.name for path in tmp_path.glob("logs/*/*/default,*/run.json")} >= {"1", "2", "3"}
 
 
 def test_what_a_sweep_varies_names_its_runs_the_budget_too(commanded):
     words = ["train", "task=cheetah-run", "jax.platform=cpu", "threads=1", "chunk=100"]
-    code, said = commanded(*words, "run.steps=100,200", "arm=full,strip", "--multirun", "--dry-run")
+    code, said = commanded(*words, "run.steps=100,200", "arm=full,dyn=0.25", "--multirun", "--dry-run")
     names = re.findall(r"^folder +(.*)$", said, re.MULTILINE)
     assert code == 0 and len(set(names)) == 4, said
     code, said = commanded(*words, "exp_name=x", "run.steps=100,200", "--multirun")
