@@ -1,6 +1,5 @@
 """What of a resolved configuration is refused before anything starts, and why. All take the nested configuration."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,16 +36,6 @@ def at(nested: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         nested = nested[part]
     return nested
-
-
-def numbers(found: Mapping[str, Any], task: str) -> None:
-    """UserError for a budget, a number of environments or an action repeat with which there is no run."""
-    steps = found["run"]["steps"]
-    if not math.isfinite(steps) or steps < 1:
-        raise UserError(f"run.steps={steps:g} is no number of agent steps from 1 on.", "write run.steps=100_000")
-    if found["run"]["envs"] < 1:
-        raise UserError(f"run.envs={found['run']['envs']} is no whole number from 1 on.", "write run.envs=1")
-    repeat_of(task, found)
 
 
 def repeat_of(task: str, found: Mapping[str, Any]) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import checkpoints, checks, config, tasks
+from dreamer_bridge import checkpoints, checks, config
 from dreamer_bridge.layers import Layers
 from dreamer_bridge.plan import DreamerPlanner, whole_number
 from tdmpc2_lean import versions
@@ -74,7 +74,7 @@ class DreamerEvaluationPlanner(DreamerPlanner):
 
     def chosen_task(self) -> str:
         if "task" in self.words.own:
-            return tasks.official(self.words.own["task"])
+            return super().chosen_task()
         if self.training_run is None:
             raise UserError(
                 f"{self.checkpoint} is in no folder of a run, so its task is not known.",
@@ -141,6 +141,7 @@ class DreamerEvaluationPlanner(DreamerPlanner):
         return ours | {key: value for key, value in of_script.items() if key in self.known}, lacking
 
     def with_arm(self, layers: Layers) -> Layers:
+        self.check_types(layers)
         return layers  # no loss is computed
 
     # ------------------------------------------------------------------------------------- what is resolved
@@ -159,7 +160,7 @@ class DreamerEvaluationPlanner(DreamerPlanner):
     def say_obstacles(self, obstacles: Sequence[str]) -> None:
         """An evaluation is never resumed."""
 
-    def check(self, found: Mapping[str, Any]) -> None:
+    def check(self, layers: Layers, found: Mapping[str, Any]) -> None:
         checks.decided(
             found,
             {**self.decided(), "seed": self.seed, "script": "eval_only", "run.from_checkpoint": str(self.checkpoint)},
@@ -170,7 +171,7 @@ class DreamerEvaluationPlanner(DreamerPlanner):
                 "count more.",
                 "leave run.envs away: an evaluation has one environment",
             )
-        checks.numbers(found, self.task)
+        self.check_ranges(layers, found)
 
     def checkpoint_record(self, found: Mapping[str, Any]) -> LoadedCheckpoint:
         return checkpoints.loaded(self.checkpoint, self.request.trust_checkpoint)

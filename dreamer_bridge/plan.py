@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import arms, checkpoints, checks, config, cores, curve, settings, tasks
+from dreamer_bridge import arms, checkpoints, checks, config, cores, curve, schema, settings
 from dreamer_bridge.layers import OFFICIAL, Layers
 from dreamer_bridge.ratio import Ratio
-from tdmpc2_lean.environments import rendering
+from tdmpc2_lean import environments, patching
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patched import materialise
@@ -53,7 +53,7 @@ class DreamerPlanner:
         checks.platform(layers)
         self.folder, self.code_folder = self.folders(layers)
         layers, found = self.resolved(layers)
-        self.check(found)
+        self.check(layers, found)
         checkpoint = self.checkpoint_record(found)
         threads_, device, environment = self.surroundings(found)
         specification = self.specification(layers, found)
@@ -103,7 +103,7 @@ class DreamerPlanner:
     def chosen_task(self) -> str:
         if "task" not in self.words.own:
             raise UserError("which task?", "add task=DOMAIN-TASK, such as task=cartpole-balance")
-        return tasks.official(self.words.own["task"])
+        return environments.find(DREAMERV3, self.words.own["task"], None).task
 
     def default_presets(self) -> tuple[str, ...]:
         return () if self.request.fixed else ("default",)
@@ -114,8 +114,11 @@ class DreamerPlanner:
         if self.checkout.upstream != DREAMERV3:
             raise UserError(f"{where} is no code of DreamerV3.", "tdmpc2-lean train is for the other one")
         self.patched = materialise(self.checkout, self.patch_names())
+        self.applied = patching.read_series(DREAMERV3).closure(name for name, _ in self.patched.patches)
         self.document = config.read(self.patched.code_dir)
         self.known = config.keys(self.document)
+        # Whether this checkout has the task's suite, and what simulates it.
+        self.environment = environments.find(DREAMERV3, self.task, self.patched.code_dir)
 
     def chosen_code(self) -> str | None:
         return self.words.own.get("upstream") or None
@@ -162,14 +165,11 @@ class DreamerPlanner:
         """(the bridge's own settings, patches without which some of them cannot be made)."""
         said = layers.said("jax.platform")
         on_cpu = said == "cpu" if said else not settings.has_accelerator()
-        return settings.own(self.known, self.seed, on_cpu, self.is_dmc)
-
-    @property
-    def is_dmc(self) -> bool:
-        return self.task.startswith(tasks.DMC + "_")
+        return settings.own(self.known, self.seed, on_cpu, self.environment.source is not None)
 
     def with_arm(self, layers: Layers) -> Layers:
         """The layers with what the arm sets, which depends on the official loss scales."""
+        self.check_types(layers)
         before = config.resolved(self.document, layers.configs, layers.settings_as_flags())
         of_arm = self.arm.settings(before["agent"]["loss_scales"])
         if of_arm and any(key in layers.words or mentions(layers.flags, key) for key in of_arm):
@@ -177,6 +177,10 @@ class DreamerPlanner:
         if self.arm.dyn is not None and not self.arm.alike:
             self.notes.append(f"arm={self.arm.name}: {arms.CAVEAT}")
         return replace(layers, arm=of_arm)
+
+    def check_types(self, layers: Layers) -> None:
+        """UserError for presets' and words' values that are not of their setting's type."""
+        schema.check_written(self.document, self.applied, {**layers.presets, **layers.words})
 
     def official_words(self) -> dict[str, str]:
         """The official keys among the words: {key: value as written}."""
@@ -248,15 +252,21 @@ class DreamerPlanner:
             f"{', '.join(obstacles)}: resumed after a stop, the run is another than one that was not stopped"
         )
 
-    def check(self, found: Mapping[str, Any]) -> None:
+    def check(self, layers: Layers, found: Mapping[str, Any]) -> None:
         """UserError for a configuration with which there is no run, or not the one that the plan says."""
         checks.decided(found, {**self.decided(), "seed": self.seed})
-        checks.numbers(found, self.task)
+        self.check_ranges(layers, found)
         self.notes += checks.script(found)
         repeat = checks.repeat_of(self.task, found)
         if self.chunk % repeat:
             raise UserError(f"a chunk of {self.chunk} env steps at action repeat {repeat}.", "give a multiple of it")
         checks.environments(self.checkout, found)
+
+    def check_ranges(self, layers: Layers, found: Mapping[str, Any]) -> None:
+        schema.check(
+            self.document, self.applied, found,
+            words=layers.words, preset_values=layers.presets, presets=self.presets,
+        )  # fmt: skip
 
     def checkpoint_record(self, found: Mapping[str, Any]) -> LoadedCheckpoint | None:
         """The checkpoint that the run starts from."""
@@ -264,16 +274,19 @@ class DreamerPlanner:
         return checkpoints.starting_point(written, self.cwd, self.request.trust_checkpoint) if written else None
 
     def surroundings(self, found: Mapping[str, Any]) -> tuple[Threads, Device, dict[str, str]]:
-        """(threads and cores, device, variables that the child gets)."""
+        """(threads and cores, device, variables that the child gets). UserError if the environment cannot be made."""
         platform = str(found["jax"]["platform"])
         bound = tuple(cores.chosen(self.threads)) if platform == "cpu" else ()
         draws = found["env"]["dmc"]["image"] or found["env"]["dmc"].get("log_image", True)
-        environment = (
-            dict.fromkeys(threads.VARIABLES, str(self.threads))
-            | settings.compile_cache(os.environ)
-            | rendering.variable(bool(draws), self.is_dmc, os.environ)
-        )
-        return Threads(number=self.threads, why=self.why_threads, cores=bound), Device(kind=platform), environment
+        drawn = environments.backend(self.environment.source, bool(draws), os.environ)
+        if drawn.note:
+            self.notes.append(drawn.note)
+        broken = self.environment.probe(drawn.variables)
+        if broken is not None:
+            raise broken
+        variables = dict.fromkeys(threads.VARIABLES, str(self.threads))
+        variables |= settings.compile_cache(os.environ) | dict(drawn.variables)
+        return Threads(number=self.threads, why=self.why_threads, cores=bound), Device(kind=platform), variables
 
     # ------------------------------------------------------------------------------------- what the plan says
 
@@ -287,7 +300,7 @@ class DreamerPlanner:
     def specification(self, layers: Layers, found: Mapping[str, Any]) -> Specification:
         return Specification(
             upstream=DREAMERV3,
-            source="dm_control" if self.is_dmc else self.task.partition("_")[0],
+            source=self.environment.suite,
             tasks=(self.task,),
             arm=self.arm_name(),
             presets=tuple(map(presets.use_of, self.presets)),

@@ -29,16 +29,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tdmpc2_lean import places
+from tdmpc2_lean.patching import read_series
 
-PATCHES = {
-    "jax.profiler": "profiler",
-    "env.dmc.log_image": "no-hidden-render",
-    "env.dmc.use_seed": "seeding",
-    "jax.prefetch": "seeding",
-    "replay.separate_report": "seeding",
-    "run.clock": "seeding",
-    "run.resume_exact": "resume",
-}
 # How the settings of JAX's own accelerators' plugins are called; a jaxlib without one can use a CPU only.
 PLUGINS = ("jax-cuda", "jax-rocm", "libtpu", "jax-metal", "intel-extension-for-openxla")
 
@@ -69,7 +61,8 @@ def own(known: Collection[str], seed: int, cpu: bool, dmc: bool = True) -> tuple
     }
     if "run.clock" in known:
         wanted |= {"run.log_every": 1000, "run.report_every": 20_000, "run.save_every": 20_000}
-    lacking = list(dict.fromkeys(PATCHES[key] for key in wanted if key not in known and key in PATCHES))
+    patches = read_series("dreamerv3").settings()
+    lacking = list(dict.fromkeys(patches[key] for key in wanted if key not in known and key in patches))
     return {key: value for key, value in wanted.items() if key in known}, lacking
 
 

@@ -1,6 +1,6 @@
 """Published curves as JSON, each with its source, licence and units, and the loader that reads them.
 
-Criteria, reports and `tdmpc2-lean references` read here; `validation/extract.py` writes the files.
+Criteria, reports and `tdmpc2-lean references` read here; `extract` writes the files, `published` says what they are of.
 
     from tdmpc2_lean import references
     steps, returns, seeds = references.curve("tdmpc2_dmc", "cheetah-run")
@@ -62,6 +62,7 @@ class Reference:
     units: of `steps` and `returns`.            protocol: what the runs were, as far as it is published.
     binning: how single returns became points, or that the source does not say.
     notes: what is odd in the data; true of the files as published.
+    versions: {"packages": {name: version, or None where the source names none}, "source": where that stands}.
     task_sets: named lists of tasks, in the source's order.
     tasks: the tasks, sorted.
     """
@@ -78,12 +79,22 @@ class Reference:
     protocol: dict[str, Any]
     binning: str
     notes: tuple[str, ...]
+    versions: dict[str, Any]
     task_sets: dict[str, tuple[str, ...]]
     _curves: dict[str, dict[str, Any]]
 
     @property
     def tasks(self) -> tuple[str, ...]:
         return tuple(self._curves)
+
+    @property
+    def made_with(self) -> str:
+        """The versions as they are read: 'mujoco 2.3.1, python 3.9.0; no version known of dm_control'."""
+        packages = self.versions["packages"]
+        named = [f"{name} {version}" for name, version in packages.items() if version is not None]
+        unnamed = [name for name, version in packages.items() if version is None]
+        parts = [", ".join(named), f"no version known of {', '.join(unnamed)}" if unnamed else ""]
+        return "; ".join(filter(None, parts)) or "not known"
 
     def curve(self, task: str) -> Curve:
         """The curve of a task of `tasks`; any other is a UserError that suggests the nearest."""
@@ -151,6 +162,7 @@ def read(path: Path) -> Reference:
         protocol=document["protocol"],
         binning=document["binning"],
         notes=tuple(document["notes"]),
+        versions=document["versions"],
         task_sets={name: tuple(tasks) for name, tasks in document["task_sets"].items()},
         _curves=document["curves"],
     )

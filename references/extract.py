@@ -11,182 +11,19 @@ import io
 import itertools
 import json
 import math
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.files import atomic_write
 from tdmpc2_lean.references import tasks
-
-ENV_STEPS = "env steps (simulator steps; agent steps x action repeat 2)"
-RETURNS = "return of an episode of 1000 env steps (rewards of 0 to 1 a step, so 0 to 1000)"
-EPISODES_UNKNOWN = "The source says neither how episodes were binned nor how many a point holds."
-HOW_POINTS_WERE_MADE_UNKNOWN = "The source does not say how these points were computed."
+from tdmpc2_lean.references.published import ENV_STEPS, PUBLICATIONS, RETURNS, Publication
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where the figures of one reference stand, and what is known about them.
-
-    folder: in the official repository.      beside: in a folder of result files laid out by upstream.
-    files: the files' names.                 decimals: of the returns, as kept.
-    digest: of these files at `commit` (see `digest_of`).
-    """
-
-    name: str
-    title: str
-    agent: str
-    repository: str
-    commit: str
-    folder: str
-    beside: str
-    files: tuple[str, ...]
-    licence: str
-    copyright: str
-    protocol: dict[str, Any]
-    binning: str
-    decimals: int
-    digest: str
-    notes: tuple[str, ...] = ()
-    task_sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def _of_tdmpc2(folder: str, **known: Any) -> Source:
-    return Source(
-        repository="https://github.com/nicklashansen/tdmpc2",
-        commit="e9f59321933cbc8e11a002b842adc7d4ffae8ff1",
-        folder=f"results/{folder}",
-        beside=f"tdmpc2/{folder}",
-        files=tuple(f"{task}.csv" for task in tasks.TDMPC2),
-        licence="MIT",
-        copyright="Copyright (c) Nicklas Hansen (2023).",
-        decimals=1,
-        **known,
-    )
-
-
-def _of_dreamerv3(file: str, **known: Any) -> Source:
-    return Source(
-        repository="https://github.com/danijar/dreamerv3",
-        commit="e3f02248693a79dc8b0ebd62c93683888ddaccfe",
-        folder="scores",
-        beside="dreamerv3",
-        files=(file,),
-        licence="MIT",
-        copyright="Copyright (c) 2024 Danijar Hafner",
-        decimals=2,
-        **known,
-    )
-
-
-BUDGETS = {"default": 4_000_000, "dog": 14_000_000, "humanoid": 14_000_000}
-BESIDE_TDMPC2 = {"action_repeat": 2, "budget_env_steps": BUDGETS, "observations": "state", "seeds": [1, 2, 3]}
-BASELINE = "A baseline: the files do not say which code, settings or evaluation made it."
-DOGS = "The four dog tasks reach 14M env steps, as the three humanoid tasks do; all others reach 4M."
-
-SOURCES = (
-    _of_tdmpc2(
-        "tdmpc2",
-        name="tdmpc2_dmc",
-        title="TD-MPC2 on 39 DMControl tasks",
-        agent="TD-MPC2",
-        protocol=BESIDE_TDMPC2
-        | {
-            "agent_steps_per_episode": 500,
-            "evaluation": "10 episodes, acting with the planner",
-            "evaluation_every_env_steps": 100_000,
-            "model_size": 5,
-        },
-        binning="None: a point is one evaluation, the mean return of its 10 episodes.",
-        digest="c60151b8256425bd07bc246dcb79151e1bfaea75df81e98484294ea7dee1ddca",
-        notes=(
-            DOGS,
-            "Added in b67b21c, as results/*.csv, and the same at every commit since.",
-        ),
-        task_sets={"mt30": tasks.MT30},
-    ),
-    _of_tdmpc2(
-        "tdmpc",
-        name="tdmpc2_dmc_vs_tdmpc",
-        title="TD-MPC on the same 39 tasks, as TD-MPC2's authors publish it",
-        agent="TD-MPC",
-        protocol=BESIDE_TDMPC2,
-        binning=HOW_POINTS_WERE_MADE_UNKNOWN,
-        digest="c74bfbf8e3fe1485e5eb2c9e6fba6fcf963e3de147c0df96bae58f47bbd750cc",
-        notes=(
-            BASELINE,
-            "Of a seed listed twice (its steps start again at 0) the run that gets farthest is the curve; "
-            "the other, a different run, is kept under further_runs.",
-        ),
-    ),
-    _of_tdmpc2(
-        "sac",
-        name="tdmpc2_dmc_vs_sac",
-        title="SAC on the same 39 tasks, as TD-MPC2's authors publish it",
-        agent="SAC",
-        protocol=BESIDE_TDMPC2,
-        binning=HOW_POINTS_WERE_MADE_UNKNOWN,
-        digest="7b10b5aa23d1c5bb4db66e75ddcd777fbce56178f8e3ce85c0caec63065f1b69",
-        notes=(BASELINE,),
-    ),
-    _of_tdmpc2(
-        "dreamerv3",
-        name="tdmpc2_dmc_vs_dreamerv3",
-        title="DreamerV3 on the same 39 tasks, as TD-MPC2's authors publish it",
-        agent="DreamerV3",
-        protocol=BESIDE_TDMPC2,
-        binning=HOW_POINTS_WERE_MADE_UNKNOWN + " Points lie on multiples of 100000, with many missing.",
-        digest="f8453c7c772c29504a0e3d8b3ae399e3f8f4ed5435ccf99c109312c0c99a60be",
-        notes=(
-            BASELINE,
-            "Not the runs of dreamerv3_dmc_proprio: other budget, seeds and points.",
-        ),
-    ),
-    _of_dreamerv3(
-        "dmc_proprio-dreamerv3.json.gz",
-        name="dreamerv3_dmc_proprio",
-        title="DreamerV3 on 18 DMControl tasks from proprioceptive inputs",
-        agent="DreamerV3",
-        protocol={
-            "action_repeat": 2,
-            "budget_env_steps": {"default": 500_000},
-            "metric": "return of the training episodes, by the stochastic policy",
-            "observations": "state",
-            "seeds": [0, 1, 2, 3, 4],
-        },
-        binning="One point every 10000 env steps. " + EPISODES_UNKNOWN,
-        digest="b461e9ffb320f69a95ff54675d1a599fc59d3f42610af6ff7cb2c9353bde52df",
-        notes=(
-            "Returns are rounded to 0.01; the source has up to 10 decimals.",
-            "The last point is at 490000 env steps, not at the budget of 500000.",
-            "dmc_cartpole_swingup_sparse is 0 at every point for seed 1.",
-            "Added in 2411f7d, and the same at every commit since.",
-        ),
-    ),
-    _of_dreamerv3(
-        "dmc_proprio-ppo_fixhp.json.gz",
-        name="dreamerv3_dmc_proprio_vs_ppo",
-        title="PPO on the same 18 tasks, as DreamerV3's author publishes it",
-        agent="PPO",
-        protocol={
-            "budget_env_steps": {"default": 500_000},
-            "observations": "state",
-            "seeds": [0, 1, 2, 3, 4],
-        },
-        binning="One point every 1000 env steps. " + EPISODES_UNKNOWN,
-        digest="e5e155533f35fee4e8ab7a15a7992b0afb08067edc7ce3bd57beb240cf1225b1",
-        notes=(
-            "Returns are rounded to 0.01; the source has up to 5 decimals.",
-            "dmc_cartpole_swingup_sparse is 0 at every point for seeds 1 and 2.",
-        ),
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Run:
+class ListedRun:
     """One training run as a source lists it: points (env step, return) in the source's order."""
 
     seed: int
@@ -224,12 +61,12 @@ def extract(folder: Path, to: Path, commit: str | None = None) -> list[Written]:
     return [_write(to / f"{name}.json", text) for name, text in texts.items()]
 
 
-def find(folder: Path) -> list[tuple[Source, dict[str, bytes]]]:
+def find(folder: Path) -> list[tuple[Publication, dict[str, bytes]]]:
     """The sources whose files lie in `folder`, each with them: path in the official repository -> bytes."""
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}.", "name a folder of result files or an official checkout")
     found = []
-    for source in SOURCES:
+    for source in PUBLICATIONS:
         place = next((p for p in (folder / source.folder, folder / source.beside) if _holds(p, source)), None)
         if place is None:
             continue
@@ -252,11 +89,11 @@ def find(folder: Path) -> list[tuple[Source, dict[str, bytes]]]:
     return found
 
 
-def _holds(place: Path, source: Source) -> bool:
+def _holds(place: Path, source: Publication) -> bool:
     return any((place / name).is_file() for name in source.files)
 
 
-def document(source: Source, files: Mapping[str, bytes], commit: str) -> dict[str, Any]:
+def document(source: Publication, files: Mapping[str, bytes], commit: str) -> dict[str, Any]:
     """The JSON document of one reference, from its source files' bytes."""
     runs = read_csv_files(files) if source.files[0].endswith(".csv") else read_records(files)
     expected = tasks.TDMPC2 if source.repository.endswith("tdmpc2") else tasks.DREAMERV3
@@ -284,10 +121,11 @@ def document(source: Source, files: Mapping[str, bytes], commit: str) -> dict[st
         "task_sets": {name: list(listed) for name, listed in source.task_sets.items()},
         "title": source.title,
         "units": {"returns": RETURNS, "steps": ENV_STEPS},
+        "versions": source.versions,
     }
 
 
-def read_csv_files(files: Mapping[str, bytes]) -> dict[str, list[Run]]:
+def read_csv_files(files: Mapping[str, bytes]) -> dict[str, list[ListedRun]]:
     """Task -> runs, from files `<task>.csv` with the columns step, reward, seed.
 
     A run is a stretch of rows of one seed whose steps rise: where they fall back, another run begins.
@@ -308,13 +146,13 @@ def read_csv_files(files: Mapping[str, bytes]) -> dict[str, list[Run]]:
             if stretches[-1] and point[0] <= stretches[-1][-1][0]:
                 stretches.append([])
             stretches[-1].append(point)
-        runs[Path(path).stem] = [Run(seed, tuple(s)) for seed in by_seed for s in by_seed[seed]]
+        runs[Path(path).stem] = [ListedRun(seed, tuple(s)) for seed in by_seed for s in by_seed[seed]]
     return runs
 
 
-def read_records(files: Mapping[str, bytes]) -> dict[str, list[Run]]:
+def read_records(files: Mapping[str, bytes]) -> dict[str, list[ListedRun]]:
     """Task -> runs, from gzipped JSON: a list of records with task, seed, xs (env steps) and ys (returns)."""
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[ListedRun]] = {}
     for path, content in files.items():
         try:
             records = json.loads(gzip.decompress(content))
@@ -326,7 +164,7 @@ def read_records(files: Mapping[str, bytes]) -> dict[str, list[Run]]:
                 raise UserError(f"{where}: expected task, seed, and xs and ys of one length.")
             xs, ys = record["xs"], record["ys"]
             points = tuple((_whole(x, where), _number(y, where)) for x, y in zip(xs, ys, strict=True))
-            runs.setdefault(record["task"], []).append(Run(_whole(record["seed"], where), points))
+            runs.setdefault(record["task"], []).append(ListedRun(_whole(record["seed"], where), points))
     return runs
 
 
@@ -347,13 +185,13 @@ def _whole(value: Any, where: str) -> int:
     return int(number)
 
 
-def curve_of(task: str, runs: list[Run], decimals: int) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def curve_of(task: str, runs: list[ListedRun], decimals: int) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """(a task's curve as JSON, what is odd about it as (kind, where)).
 
     All seeds share one even grid of env steps; null where a seed has no point. Of several runs of one seed
     the one that gets farthest is the curve, of equally far ones the first; others are `further_runs`.
     """
-    chosen: dict[int, Run] = {}
+    chosen: dict[int, ListedRun] = {}
     for run in runs:
         steps = [step for step, _ in run.points]
         if any(b <= a for a, b in itertools.pairwise(steps)):
@@ -457,7 +295,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _other_files(source: Source, files: Mapping[str, bytes]) -> UserError:
+def _other_files(source: Publication, files: Mapping[str, bytes]) -> UserError:
     from tdmpc2_lean import references
 
     known = references.load(source.name).files if source.name in references.names() else {}
@@ -475,7 +313,5 @@ def _write(path: Path, text: str) -> Written:
     content = text.encode("ascii")
     if path.is_file() and path.read_bytes() == content:
         return Written(path, False)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(content)
-    os.replace(draft, path)
+    atomic_write(path, content)
     return Written(path, True)

@@ -115,6 +115,16 @@ MT30 = tuple(
     """.split()
 )
 
+OF_UPSTREAM = {"tdmpc2": TDMPC2, "dreamerv3": DREAMERV3}
+
+
+def in_both_physics(upstream: str) -> tuple[str, ...]:
+    """The tasks of an upstream's reference that dm_control and Playground both have, by the reference's names.
+
+    22 of TD-MPC2's 39, all 18 of DreamerV3's. A task of TD-MPC2's own is dm_control's too: its code adds it there.
+    """
+    return tuple(name for name, known in OF_UPSTREAM[upstream].items() if known.playground)
+
 
 def task(name: str) -> Task:
     """The task that a reference calls `name`; an unknown one is a UserError that suggests the nearest."""

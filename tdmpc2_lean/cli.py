@@ -7,6 +7,7 @@ import sys
 import click
 
 import tdmpc2_lean
+from tdmpc2_lean import platforms
 from tdmpc2_lean.errors import UserError
 
 # Subcommand -> its line in `tdmpc2-lean --help`. The module is imported only when the subcommand is used.
@@ -14,6 +15,7 @@ SUBCOMMANDS = {
     "demo": "Try everything in a few minutes on a CPU.",
     "train": "Train the patched official agent.",
     "evaluate": "Evaluate a checkpoint with the official evaluation.",
+    "settings": "Say what each setting may be, and which patch brings it.",
     "upstream": "Find, fetch, add and verify official code.",
     "patch": "List, check, apply, revert, export and audit patches.",
     "gate": "Prove that a checkout computes what the official code computes.",
@@ -78,8 +80,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(command: click.Command, name: str, arguments: list[str] | None = None) -> None:
-    """Run a command line of ours and exit the process with its exit code."""
+    """Run a command line of ours and exit the process with its exit code, whether or not its output is read to the end.
+
+    On a system that is not supported it says so, before anything is imported that such a system lacks.
+    """
+    platforms.outlive_readers()
     try:
+        platforms.check()
         code = command.main(arguments, prog_name=name, standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -90,9 +97,6 @@ def run(command: click.Command, name: str, arguments: list[str] | None = None) -
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = 0
     except OSError as error:
         click.echo(f"error: {disk_error(error)}", err=True)
         code = UserError.exit_code

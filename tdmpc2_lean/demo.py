@@ -18,15 +18,15 @@ from tdmpc2_lean.errors import CheckFailed, UserError
 from tdmpc2_lean.runs import figure, record, threads
 from tdmpc2_lean.validation.gates import results as gate_results
 from tdmpc2_lean.validation.gates import run as gates
-from tdmpc2_lean.validation.gates.subjects import Subject, find_subject
-from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
+from tdmpc2_lean.validation.gates.subjects import GateSubject, find_subject
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 
 SIDES = ("smoke", "smoke,fast")
 TASK, SEED = "cartpole-balance", 1
 STEPS = 3500  # fewer than the preset's, for five minutes in all
 # The quick ones; `tdmpc2-lean gate run` runs all.
 GATES = ("default-identity", "utd-count", "plan-vec-one")
-BUDGET = Budget(steps=90)  # still an end of an episode, an evaluation and the buffer's wrap-around
+BUDGET = TDMPC2Budget(steps=90)  # still an end of an episode, an evaluation and the buffer's wrap-around
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def obtained(where: str | None, say: Callable[[str], None]) -> str | None:
         return upstreams.MINIATURE
 
 
-def trained(out: Path, subject: Subject, say: Callable[[str], None]) -> list[Side]:
+def trained(out: Path, subject: GateSubject, say: Callable[[str], None]) -> list[Side]:
     """Trains both sides, at the same time where there are two cores, with one thread each."""
     where = upstreams.MINIATURE if subject.reference.upstream == upstreams.MINIATURE else str(subject.reference.root)
     commands = {
@@ -170,7 +170,7 @@ def read_side(out: Path, preset: str) -> Side:
     return Side(preset, folder, record.read(folder))
 
 
-def table(sides: Sequence[Side], subject: Subject) -> list[str]:
+def table(sides: Sequence[Side], subject: GateSubject) -> list[str]:
     """Return, speed and ratio of both sides, labelled with their n."""
     first = sides[0]
     lines = [
@@ -187,7 +187,7 @@ def table(sides: Sequence[Side], subject: Subject) -> list[str]:
     return lines
 
 
-def next_commands(subject: Subject) -> list[str]:
+def next_commands(subject: GateSubject) -> list[str]:
     """Three commands that a newcomer may want now."""
     if subject.reference.upstream == upstreams.MINIATURE:
         return [

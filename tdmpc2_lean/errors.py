@@ -4,6 +4,14 @@ Exit codes of every command: 0 done, and every check passed; 1 a check said no (
 does not apply, a verification failed); 2 bad input or surroundings (this module's errors); 130 interrupted.
 """
 
+import shlex
+from pathlib import Path
+
+
+def quoted(word: str | Path) -> str:
+    """A path or another word as a shell takes it, for commands that a message gives to be copied."""
+    return shlex.quote(str(word))
+
 
 class UserError(Exception):
     """A mistake or a missing thing that its message names and `next_step` mends.

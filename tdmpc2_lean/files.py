@@ -5,8 +5,12 @@ Everything here that must survive a kill, a full disk or a power cut is written 
 
 import os
 import secrets
+import shlex
 import stat
+import tempfile
 from pathlib import Path
+
+from tdmpc2_lean.errors import UserError
 
 
 def atomic_write(
@@ -81,3 +85,27 @@ def status_of(path: str | Path) -> os.stat_result | None:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def check_writable(path: str | Path, option: str) -> None:
+    """UserError unless a file can be put at `path`; asked before work whose result is to go there.
+
+    option: what named it, for the message, such as --json.
+    """
+    found, folder = status_of(path), Path(os.path.realpath(path)).parent
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        raise UserError(f"{option} {path} is a folder, a file was expected.", f"{option} {Path(path) / 'report.json'}")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{option} {path} lies below {folder}, which is a file.", "name a file in a folder")
+    if not folder.is_dir():
+        raise UserError(f"The folder of {option} {path} does not exist.", f"mkdir -p {shlex.quote(str(folder))}")
+    try:
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            os.close(os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0)))
+            return
+        # As atomic_write will: beside the file, which it then replaces.
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".writable-"):
+            pass
+    except OSError as error:
+        why = error.strerror or error
+        raise UserError(f"{option} {path} cannot be written: {why}.", "name a file in another folder") from error

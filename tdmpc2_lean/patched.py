@@ -17,8 +17,10 @@ from pathlib import Path
 
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, git, origin, repository, tree
-from tdmpc2_lean.upstreams import checkout as checkouts
+from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, git, identity, origin, repository, tree
+from tdmpc2_lean.upstreams.cache import built_beside, locked
+from tdmpc2_lean.upstreams.export import export
+from tdmpc2_lean.upstreams.known_issues import issues_of
 from tdmpc2_lean.upstreams.registry import Release
 
 # What a line of a supplied YAML file ends in that is there only with that patch.
@@ -35,6 +37,7 @@ class Patched:
     tree: git's id of the copy's files.
     supplied: (path, sha256) of files of ours that stand where a release leaves some out.
     skipped: (patch, path) of what was not edited because the release leaves the file out.
+    already: names of patches that are used only by name whose effect the checkout's own code has.
     """
 
     root: Path
@@ -43,17 +46,25 @@ class Patched:
     tree: str
     supplied: tuple[tuple[str, str], ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    already: tuple[str, ...] = ()
 
     @property
     def code_dir(self) -> Path:
         """The folder from which the code is run and imported."""
         return replace(self.checkout, root=self.root).code_dir
 
+    @property
+    def known_issues(self) -> list[str]:
+        """What upstream has mended since in code of this commit, and no patch applied here mends."""
+        mended = [*(name for name, _ in self.patches), *self.already]
+        return issues_of(self.checkout.upstream, self.checkout.commit, self.checkout.root, mended)
+
     def provenance(self) -> dict:
         """What a run's folder records about the code it used; holds nothing but JSON's own types."""
         found = self.checkout.provenance() | {
             "patches": [{"name": name, "sha256": sha256} for name, sha256 in self.patches],
             "patched_tree": self.tree,
+            "known_issues": self.known_issues,
         }
         if self.checkout.release:
             found["supplied"] = [{"path": path, "sha256": sha256} for path, sha256 in self.supplied]
@@ -64,20 +75,20 @@ class Patched:
 def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=None) -> Patched:
     """A copy of the checkout with the named patches and those they need; an intact earlier one is used again.
 
-    names: None for the whole series; an empty list for a copy without patches.
+    names: None, and the name `all`, for all default patches; an empty list for a copy without patches.
     series: a tdmpc2_lean.patching.Series; default: the one the package brings for the checkout's upstream.
 
-    Raises what patching raises when a patch does not fit. A checkout that has patches applied is copied as it
-    was before them. A release lacks files without which it does not run: ours stand there, and patches do not
-    edit them.
+    Raises what patching raises when a patch does not fit. What the checkout's own code has already is not applied.
+    A checkout that has patches applied is copied as it was before them. A release lacks files without which it does
+    not run: ours stand there, and patches do not edit them.
     """
     from tdmpc2_lean import patching
-    from tdmpc2_lean.patching.render import is_left_out
+    from tdmpc2_lean.patching.render import already_there, is_left_out, without_already_there
 
     series = series if series is not None else patching.read_series(checkout.upstream)
-    patches = tuple(series.patches if names is None else series.closure(names))
-    applied = tuple((patch.name, patch.sha256) for patch in patches)
     base = official_files(checkout)
+    patches = without_already_there(series.closure(names), base)
+    applied = tuple((patch.name, patch.sha256) for patch in patches)
     manifest = base.manifest()
     base_tree = tree.tree_of_manifest(manifest)
     release = UPSTREAMS[checkout.upstream].release if checkout.release else None
@@ -96,7 +107,7 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
     root = places.cache_dir() / "patched" / name
     tree_found = intact_tree(root)
     if tree_found is None:
-        with repository.locked(name):
+        with locked(name):
             tree_found = intact_tree(root)
             if tree_found is None:
                 if root.exists():
@@ -104,11 +115,11 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
                 if skipped:
                     print(f"note: {skipped_words(checkout, skipped)}", file=sys.stderr)
                 changed = patching.render_series(patches, base, left_out) | ours
-                with repository.built_beside(root) as building:
+                with built_beside(root) as building:
                     write(building, base, manifest, changed)
                     written = tree.manifest_of(building)
                     tree_found = tree.tree_of_manifest(written)
-                    note = origin.Origin(
+                    note = origin.OriginNote(
                         checkout.upstream,
                         checkout.commit,
                         checkout.tree,
@@ -119,7 +130,8 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
                         supplied,
                     )
                     origin.write(building, note)
-    return Patched(root, checkout, applied, tree_found, supplied, tuple(skipped))
+    already = tuple(patch.name for patch in series.optional if already_there(patch, base))
+    return Patched(root, checkout, applied, tree_found, supplied, tuple(skipped), already)
 
 
 def supplied_files(release: Release, patches: Sequence[str]) -> dict[str, bytes]:
@@ -150,7 +162,7 @@ def skipped_words(checkout: Checkout, skipped: Iterable[tuple[str, str]]) -> str
     return f"{checkout.label} leaves out files that patches edit, and the bridge's own stand there: {edits}"
 
 
-class Files(Mapping[str, bytes]):
+class FolderFiles(Mapping[str, bytes]):
     """A folder's files as {posix path: bytes}, each read when it is asked for.
 
     originals: bytes that stand in place of some files', None for a file that is passed over.
@@ -176,10 +188,10 @@ class Files(Mapping[str, bytes]):
     def manifest(self) -> tree.Manifest:
         """What git would record of the files."""
         found = {path: tree.entry_of(self.root / path) for path in self}
-        return checkouts.without_patches(found, self.originals)
+        return identity.without_patches(found, self.originals)
 
 
-def official_files(checkout: Checkout) -> Files:
+def official_files(checkout: Checkout) -> FolderFiles:
     """The checkout's files without our patches; with the user's local changes, where those were allowed."""
     root = checkout.root
     note = origin.read(root)
@@ -187,14 +199,19 @@ def official_files(checkout: Checkout) -> Files:
         raise UserError(f"{root} is a patched copy already.", "name the checkout it was made from")
     is_working_tree = (root / ".git").exists()
     if is_working_tree and not checkout.local_changes:
-        root = repository.export(UPSTREAMS[checkout.upstream], checkout.commit, root)
-        return Files(root, tree.manifest_of(root))
-    _, originals = checkouts.recorded_patches(root)
+        root = export(UPSTREAMS[checkout.upstream], checkout.commit, root)
+        return FolderFiles(root, tree.manifest_of(root))
+    _, originals = identity.recorded_patches(root)
     if is_working_tree:
         listed = git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", where=root)
-        paths = checkouts.paths_of(listed) | set(checkout.local_changes)
-        return Files(root, [path for path in paths if tree.entry_of(root / path)], originals)
-    return Files(root, tree.manifest_of(root), originals)
+        paths = identity.paths_of(listed) | set(checkout.local_changes)
+        return FolderFiles(root, [path for path in paths if tree.entry_of(root / path)], originals)
+    known = UPSTREAMS.get(checkout.upstream)
+    cached = repository.repository(known) if known and checkout.commit and not checkout.release else None
+    if note is None and cached is not None and git.has_commit(cached, checkout.commit):
+        paths = repository.manifest_of_commit(cached, checkout.commit).keys() | set(checkout.local_changes)
+        return FolderFiles(root, [path for path in paths if tree.entry_of(root / path)], originals)
+    return FolderFiles(root, tree.paths_below(root), originals)
 
 
 def intact_tree(root: Path) -> str | None:
@@ -205,7 +222,7 @@ def intact_tree(root: Path) -> str | None:
     return tree.tree_of_manifest(note.files)
 
 
-def write(to: Path, base: Files, manifest: tree.Manifest, changed: Mapping[str, bytes]) -> None:
+def write(to: Path, base: FolderFiles, manifest: tree.Manifest, changed: Mapping[str, bytes]) -> None:
     """Write the base files, and in place of some of them or beside them the changed ones."""
     for path, (mode, _) in manifest.items():
         file = to / path

@@ -22,7 +22,7 @@ def config_dir() -> Path:
 
 
 def patches_dir() -> Path:
-    """Holds one folder an upstream, with its series and patches."""
+    """Holds one folder per upstream, with its series and patches."""
     return Path(tdmpc2_lean.patches.__file__).parent
 
 

@@ -1,18 +1,21 @@
 """`tdmpc2-lean gate`: list and run the equivalence gates."""
 
+import dataclasses
 from pathlib import Path
 
 import click
 
-from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.files import atomic_write, check_writable
+from tdmpc2_lean.tables import table, terminal_width
 
 
 @click.group()
 def gate():
     """Prove that a checkout computes what the official code computes.
 
-    Each gate runs two versions of the code on this machine's CPU and compares them, with zero tolerance unless it
-    says otherwise. A gate that fails names the first divergence: step, quantity, largest difference, both values.
+    Each gate runs two versions of the code on this machine's CPU, the subject and its reference, and compares them,
+    with zero tolerance unless it says otherwise. A gate that fails names the first divergence: step, quantity, largest
+    difference, both values.
     """
 
 
@@ -26,15 +29,24 @@ UPSTREAM = click.option(
 @gate.command("list")
 @UPSTREAM
 def list_gates(upstream):
-    """The gates, what each proves, and how many wrong patches it is known to reject."""
-    from tdmpc2_lean.validation.gates.run import suite_of
+    """The gates: how many mutants each is known to reject, the least --steps it takes, and what it proves."""
     from tdmpc2_lean.validation.gates.subjects import controls_of
+    from tdmpc2_lean.validation.gates.suites import least_steps, suite_of
 
     upstream = upstream or "tdmpc2"
-    gates = suite_of(upstream).gates
-    width = max(map(len, gates))
-    for name, this in gates.items():
-        click.echo(f"{name:<{width}}  {len(controls_of(name, upstream))} controls  {this.proves}")
+    suite = suite_of(upstream)
+    budget = suite.budget()
+    rows = [
+        (
+            name,
+            str(len(controls_of(name, upstream))),
+            str(least_steps(this, budget)) if this.lacks else "",
+            this.proves,
+        )
+        for name, this in suite.gates.items()
+    ]
+    columns = ("gate", "mutants", "least steps", "proves")
+    click.echo(table(columns, rows, right=columns[1:3], width=terminal_width()))
 
 
 @gate.command()
@@ -48,11 +60,12 @@ def list_gates(upstream):
 )
 @click.option(
     "--steps",
-    type=click.IntRange(60),
-    help="Steps that the training gates compare: agent steps, or env steps of DreamerV3.",
+    type=click.IntRange(1),
+    help="Steps that the training gates compare: agent steps, or env steps of DreamerV3. Each gate has a least number, "
+    "below which it would not see all that it promises to compare (`gate list`).",
 )
 @click.option("--task", help="Task of the training gates, such as walker-walk, or dmc_walker_walk of DreamerV3.")
-@click.option("--controls", is_flag=True, help="Run the gates on wrong patches, each of which must be rejected.")
+@click.option("--controls", is_flag=True, help="Run the gates on mutants, each of which must be rejected.")
 @click.option("--allow-local-changes", is_flag=True, help="Judge a checkout that differs from its commit.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the report to this file.")
 def run(names, upstream, checkout, steps, task, controls, allow_local_changes, json_file):
@@ -61,24 +74,25 @@ def run(names, upstream, checkout, steps, task, controls, allow_local_changes, j
     \b
     tdmpc2-lean gate run                                  on the pinned official code
     tdmpc2-lean gate run default-identity --checkout ~/my-fork --allow-local-changes
-    tdmpc2-lean gate run --controls                       can the gates fail? wrong patches must be rejected
+    tdmpc2-lean gate run --controls                       can the gates fail? mutants must be rejected
     tdmpc2-lean gate run --upstream dreamerv3 seed
 
-    Exit code 0 if every gate passes (with --controls: if every wrong patch is rejected), 1 if one does not.
+    Exit code 0 if every gate passes (with --controls: if every mutant is rejected), 1 if one does not.
     """
     from tdmpc2_lean.validation.gates import results
-    from tdmpc2_lean.validation.gates.run import chosen, suite_of
     from tdmpc2_lean.validation.gates.run import run as run_gates
     from tdmpc2_lean.validation.gates.subjects import find_subject, upstream_of
+    from tdmpc2_lean.validation.gates.suites import check_steps, chosen, suite_of
 
+    if json_file is not None:
+        check_writable(json_file, "--json")
     upstream = upstream or upstream_of(checkout)
-    chosen(names, upstream)
-    if json_file is not None and not json_file.parent.is_dir():
-        raise UserError(f"The folder of --json {json_file} does not exist.", f"mkdir -p {json_file.parent}")
+    suite = suite_of(upstream)
+    budget = suite.budget(**({"steps": steps} if steps else {}))
+    check_steps(chosen(names, upstream), budget)
     subject = find_subject(checkout, allow_local_changes, upstream)
-    suite = suite_of(subject.upstream)
-    wanted = ({"steps": steps} if steps else {}) | ({"task": suite.task(task, subject.code_dir)} if task else {})
-    budget = suite.budget(**wanted)
+    if task:
+        budget = dataclasses.replace(budget, task=suite.task(task, subject.code_dir))
     click.echo(f"subject    {subject.name}")
     click.echo(f"reference  {subject.reference.label}, {suite.where}")
 
@@ -86,8 +100,8 @@ def run(names, upstream, checkout, steps, task, controls, allow_local_changes, j
         click.echo(f"  {result.outcome:<10}  {result.gate}  ({result.seconds:.0f} s)", err=True)
 
     report = run_gates(subject, names, budget, controls, tell)
-    click.echo(results.table(report.results))
+    click.echo(results.results_table(report.results, terminal_width()))
     click.echo(results.summary(report.results))
     if json_file is not None:
-        json_file.write_text(report.as_json() + "\n", encoding="utf-8")
+        atomic_write(json_file, report.as_json() + "\n")
     return 0 if report.ok else 1

@@ -1,9 +1,20 @@
 """`tdmpc2-lean patch`: list, show, check, apply, revert, export, diff and audit patches."""
 
-import json
 from pathlib import Path
 
 import click
+
+from tdmpc2_lean.commands.patch_output import (
+    print_audit,
+    print_audit_of_one,
+    print_check,
+    print_diff,
+    print_exported,
+    print_outcome,
+    print_recovered,
+    print_series,
+    print_status,
+)
 
 CHECKOUT = click.argument("checkout", type=click.Path(path_type=Path))
 NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -38,15 +49,17 @@ def patch():
 
     A patch finds its place by structure (this statement in that method), not by line numbers, so one patch
     fits many upstream commits; where it does not fit, `check` names the place that is gone. CHECKOUT is a
-    folder with
-    the official files: your clone, or one from the cache. Everything is done whole or not at all, and
+    folder with the official files: your clone, or one from the cache. Everything is done whole or not at all, and
     `revert` gives back every byte.
 
     \b
     Example:
-        tdmpc2-lean patch check ~/src/tdmpc2
+        tdmpc2-lean patch check ~/src/tdmpc2                 # what applies
         tdmpc2-lean patch apply ~/src/tdmpc2 device utd
-        tdmpc2-lean patch audit ~/src/tdmpc2
+        tdmpc2-lean patch status ~/src/tdmpc2                # which patches are on it
+        tdmpc2-lean patch diff ~/src/tdmpc2                  # all that differs from the official commit
+        tdmpc2-lean patch audit ~/src/tdmpc2                 # the same, function by function
+        tdmpc2-lean patch export ~/src/tdmpc2 --to ~/mails   # those applied, for `git am`
         tdmpc2-lean patch revert ~/src/tdmpc2
     """
 
@@ -59,32 +72,12 @@ def list_(upstream, folder, as_json):
     """List the series in its order.
 
     `fix` marks a patch that changes what the official code does at its default settings; all others leave
-    that bit-identical.
+    that bit-identical. `only by name` marks one that is not meant where no patches are named, as a fix for older
+    commits; add it with `patches=all,NAME` or by applying it.
     """
     from tdmpc2_lean.patching import read_series
 
-    series = read_series(upstream, folder)
-    if as_json:
-        rows = [
-            {
-                "name": one.name,
-                "title": one.title,
-                "why": one.why,
-                "issue": one.issue,
-                "fix": one.fix,
-                "needs": list(one.needs),
-                "files": list(one.files),
-                "sha256": one.sha256,
-            }
-            for one in series
-        ]
-        click.echo(json.dumps(rows, indent=1))
-        return
-    width = max((len(name) for name in series.names), default=0)
-    for one in series:
-        mark = "fix" if one.fix else "   "
-        needs = f"  (needs {', '.join(one.needs)})" if one.needs else ""
-        click.echo(f"{one.name:<{width}}  {mark}  {one.title}{needs}")
+    print_series(read_series(upstream, folder), as_json)
 
 
 @patch.command()
@@ -121,7 +114,12 @@ def show(name, upstream, checkout, folder):
     for label, value in (("Fixes", one.fix), ("Issue", one.issue), ("Needs", ", ".join(one.needs))):
         if value:
             click.echo(f"{label}: {value}")
-    _print_diff(text)
+    if not one.default:
+        click.echo(f"Used only by name, as in `patches=all,{name}`")
+    if text:
+        print_diff(text)
+    else:
+        click.echo(f"Nothing to do in {checkout}: its own code has this already.")
 
 
 @patch.command()
@@ -132,45 +130,14 @@ def show(name, upstream, checkout, folder):
 def check(checkout, names, folder, as_json):
     """Say what applies to CHECKOUT, and what does not and which anchor was lost. Touches nothing.
 
-    Without NAMEs, the whole series. Exit code 1 if something does not apply.
+    Without NAMEs, the whole series, but for patches that are used only by name. Exit code 1 if something does
+    not apply.
     """
     from tdmpc2_lean.patching import check, read_series
 
     found = check(checkout, read_series(folder=folder) if folder else None, names or None)
-    if as_json:
-        rows = [
-            {
-                "name": fit.patch.name,
-                "applies": fit.ok,
-                "applied": fit.applied,
-                "needs": list(fit.blocked_by),
-                "problem": fit.problem,
-                "lost": [vars(anchor) for anchor in fit.lost],
-                "passed_over": list(fit.passed_over),
-            }
-            for fit in found.fits
-        ]
-        click.echo(json.dumps({"root": str(found.root), "ok": found.ok, "patches": rows}, indent=1))
-        raise SystemExit(0 if found.ok else 1)
-    _say_recovered(found.recovered)
-    width = max((len(fit.patch.name) for fit in found.fits), default=0)
-    for fit in found.fits:
-        if fit.ok:
-            verdict = "applied" if fit.applied else "applies"
-            if fit.passed_over:
-                verdict += f", but for {', '.join(fit.passed_over)}, which the release lacks"
-        elif fit.blocked_by:
-            verdict = f"needs {', '.join(fit.blocked_by)}"
-        elif fit.problem:
-            verdict = f"DOES NOT APPLY: {fit.problem}"
-        else:
-            verdict = f"DOES NOT APPLY, {len(fit.lost)} lost anchor{'s' * (len(fit.lost) > 1)}:"
-        click.echo(f"{fit.patch.name:<{width}}  {verdict}")
-        for anchor in fit.lost:
-            click.echo(f"    {anchor}")
-    bad = sum(not fit.ok for fit in found.fits)
-    click.echo(f"{len(found.fits) - bad} of {len(found.fits)} patches apply to {found.root}")
-    raise SystemExit(1 if bad else 0)
+    print_check(found, as_json)
+    raise SystemExit(0 if found.ok else 1)
 
 
 @patch.command()
@@ -184,6 +151,7 @@ def check(checkout, names, folder, as_json):
 def apply(checkout, names, dry_run, allow_local_changes, folder):
     """Apply the NAMEd patches, with what they need, to CHECKOUT; without NAMEs, the whole series.
 
+    Patches that are used only by name (see `patch list`) are not applied without it; `all` as a NAME means the others.
     Either all is applied or nothing is changed, also if the call is interrupted. Applying again changes
     nothing. Patches always go on in the order of the series, whatever the order of the calls.
 
@@ -195,8 +163,9 @@ def apply(checkout, names, dry_run, allow_local_changes, folder):
 
     series = read_series(folder=folder) if folder else None
     done = apply(checkout, names or None, series, dry_run, allow_local_changes)
-    _say_recovered(done.recovered)
-    _say_outcome(done, "applied", done.added, f"nothing to do: {', '.join(done.applied)} applied already")
+    print_recovered(done.recovered)
+    idle = f"nothing to do: {', '.join(done.applied)} applied already" if done.applied else ""
+    print_outcome(done, "applied", done.added, idle)
 
 
 @patch.command()
@@ -218,14 +187,14 @@ def revert(checkout, names, dry_run, forget, folder):
 
     series = read_series(folder=folder) if folder else None
     done = revert(checkout, names or None, series, dry_run, forget)
-    _say_recovered(done.recovered)
+    print_recovered(done.recovered)
     if forget and not dry_run:
         click.echo(
             f"forgot {', '.join(done.removed) or 'nothing'}; the files of {done.root} are as they were"
         )
         return
     idle = f"nothing to do: {', '.join(names) + ' not applied' if names else 'no patch is applied'}"
-    _say_outcome(done, "reverted", done.removed, idle)
+    print_outcome(done, "reverted", done.removed, idle)
 
 
 @patch.command()
@@ -233,31 +202,19 @@ def revert(checkout, names, dry_run, forget, folder):
 @SERIES
 @AS_JSON
 def status(checkout, folder, as_json):
-    """Say which patches are on CHECKOUT and whether its patched files are as they were left."""
+    """Say which patches are on CHECKOUT and whether its patched files are as they were left.
+
+    Changes nothing, but finishes or undoes a change that was interrupted, and says so. Files of a git working tree that
+    you changed yourself are listed too.
+
+    \b
+    Example:
+        tdmpc2-lean patch status ~/src/tdmpc2
+    """
     from tdmpc2_lean.patching import read_series, status
 
     found = status(checkout, read_series(folder=folder) if folder else None)
-    if as_json:
-        row = vars(found) | {"root": str(found.root), "applied": [list(pair) for pair in found.applied]}
-        click.echo(json.dumps(row, indent=1))
-        return
-    _say_recovered(found.recovered)
-    if not found.applied:
-        click.echo(f"{found.root}: no patch is applied; there are {', '.join(found.available) or 'none'}")
-    else:
-        on = f" on commit {found.commit[:12]}" if found.commit else ""
-        click.echo(f"{found.root}: patched by tdmpc2_lean {found.version}{on}")
-        for name, sha in found.applied:
-            old = "  (from another version of the series)" if name in found.outdated else ""
-            click.echo(f"  {name}  sha256 {sha[:12]}{old}")
-        if found.available:
-            click.echo(f"not applied: {', '.join(found.available)}")
-        odd = {name: what for name, what in found.files.items() if what != "patched"}
-        click.echo(f"{len(found.files) - len(odd)} of {len(found.files)} patched files are as they were left")
-        for name, what in odd.items():
-            click.echo(f"  {name}: {what}")
-    for name in found.local_changes:
-        click.echo(f"local change: {name}")
+    print_status(found, as_json)
 
 
 @patch.command()
@@ -271,6 +228,7 @@ def status(checkout, folder, as_json):
 def export(checkout, names, to, force, folder):
     """Write one `git am`-able file per patch into DIR, as a series on CHECKOUT's HEAD, by your git identity.
 
+    Without NAMEs, the patches that are applied to CHECKOUT; where none is, the whole series, which is then said.
     Before anything is written the mails are tried with `git am` on a clean clone; the tree must be exactly
     the one that `apply` gives.
 
@@ -282,19 +240,26 @@ def export(checkout, names, to, force, folder):
     from tdmpc2_lean.patching import export, read_series
 
     done = export(checkout, to, names or None, read_series(folder=folder) if folder else None, force)
-    for path in done.files:
-        click.echo(path)
-    click.echo(f"`git am` of these on {done.base[:12]} gives tree {done.tree[:12]}, as apply does (tried)")
+    print_exported(done, checkout)
 
 
 @patch.command()
 @CHECKOUT
 @AGAINST
 def diff(checkout, against):
-    """Print the diff from CHECKOUT's upstream commit to its files as they are now."""
+    """Print the diff from CHECKOUT's upstream commit to its files as they are now, patches and your own changes alike.
+
+    The upstream commit is the newest official one that the checkout builds on; of a folder without git, what our record
+    of its patches or its tree hash says.
+
+    \b
+    Example:
+        tdmpc2-lean patch diff ~/src/tdmpc2 > all-changes.diff
+        tdmpc2-lean patch diff ~/src/tdmpc2 --against HEAD
+    """
     from tdmpc2_lean.patching import diff
 
-    _print_diff(diff(checkout, against))
+    print_diff(diff(checkout, against))
 
 
 @patch.command()
@@ -315,93 +280,6 @@ def audit(checkout, against, function, as_json):
 
     found = audit(checkout, against)
     if function:
-        _audit_of_one(found, function, as_json)
+        print_audit_of_one(found, function, as_json)
         return
-    if as_json:
-        row = {
-            "root": str(found.root),
-            "base": found.base,
-            "files": [vars(file) for file in found.files],
-            "untouched_files": found.untouched_files,
-        }
-        click.echo(json.dumps(row, indent=1))
-        return
-    click.echo(f"{found.root} against {found.base}")
-    for file in found.files:
-        click.secho(f"{file.path}  {'' if file.kind == 'other' else file.kind} ", bold=True, nl=False)
-        click.echo(f"+{file.lines_added} -{file.lines_removed}")
-        for verdict in ("changed", "added", "removed", "untouched"):
-            names = getattr(file, verdict)
-            if names:
-                click.echo(_wrapped(f"  {verdict} {len(names)}: ", names))
-    click.echo(f"{len(found.untouched_files)} other Python files are untouched")
-
-
-def _audit_of_one(found, function: str, as_json: bool) -> None:
-    from tdmpc2_lean.errors import UserError
-    from tdmpc2_lean.nearest import did_you_mean
-
-    rows = found.about(function)
-    if not rows:
-        raise UserError(
-            f"Neither {found.root} nor {found.base} has a function {function!r}."
-            f"{did_you_mean(function, found.names())}",
-            f"`tdmpc2-lean patch audit {found.root}` lists the functions of changed files",
-        )
-    if as_json:
-        click.echo(
-            json.dumps(
-                [dict(zip(("path", "function", "verdict"), row, strict=True)) for row in rows], indent=1
-            )
-        )
-        return
-    for path, name, verdict in rows:
-        click.echo(f"{path}  {name}: {verdict}")
-
-
-def _wrapped(label: str, names) -> str:
-    import textwrap
-
-    return textwrap.fill(
-        label + ", ".join(names),
-        width=100,
-        subsequent_indent=" " * 4,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _say_recovered(what: str | None) -> None:
-    if what:
-        click.echo(what, err=True)
-
-
-def _say_outcome(done, verb: str, names, idle: str) -> None:
-    from tdmpc2_lean.patching.compare import unified
-
-    if done.dry_run:
-        _print_diff(unified(done.changes))
-        click.echo(
-            f"dry run: {', '.join(names) or 'nothing'} would be {verb}, {_files(done)} changed", err=True
-        )
-    elif names or done.changes:
-        click.echo(f"{verb} {', '.join(names) or 'the files again'}: {_files(done)} changed in {done.root}")
-    else:
-        click.echo(idle)
-
-
-def _files(done) -> str:
-    return f"{len(done.changes)} file{'s' * (len(done.changes) != 1)}"
-
-
-def _print_diff(text: str) -> None:
-    """Colours on a terminal; bytes that are no UTF-8 leave as they came."""
-    import sys
-
-    if not sys.stdout.isatty():
-        click.echo(text.encode("utf-8", "surrogateescape"), nl=False)
-        return
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    for line in text.splitlines(keepends=True):
-        colour = None if line.startswith(("+++", "---")) else colours.get(line[0])
-        click.secho(line.encode("utf-8", "replace").decode(), fg=colour, nl=False)
+    print_audit(found, as_json)

@@ -1,9 +1,11 @@
 """`tdmpc2-lean references`: list the published curves, show one, and extract them from the authors' files."""
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
 
+from tdmpc2_lean import environments, tables
 from tdmpc2_lean import references as published
 
 
@@ -29,7 +31,7 @@ def list_references(name: str | None) -> None:
     if name is not None:
         _describe(published.load(name))
         return
-    rows = [("NAME", "TASKS", "SEEDS", "ENV STEPS", "FILES")]
+    rows = []
     for reference in map(published.load, published.names()):
         curves = [reference.curve(task) for task in reference.tasks]
         first, last = min(int(c.steps[0]) for c in curves), max(int(c.steps[-1]) for c in curves)
@@ -41,12 +43,27 @@ def list_references(name: str | None) -> None:
                 str(len(curves)),
                 str(len(curves[0].seeds)),
                 f"{first} to {last}",
+                _simulator(reference),
                 f"{commit} {folder}",
             )
         )
-    _table(rows)
+    _print(("NAME", "TASKS", "SEEDS", "ENV STEPS", "SIMULATOR", "FILES"), rows, right=("TASKS", "SEEDS"))
     first = published.load(published.names()[0])
     click.echo(f"\nsteps: {first.units['steps']}\nreturns: {first.units['returns']}")
+
+
+def _simulator(reference: published.Reference) -> str:
+    """The version of the physics with which a reference was made, as far as it is known."""
+    version = reference.versions["packages"].get(environments.source_named("dm_control").physics)
+    return f"{environments.source_named('dm_control').physics} {version}" if version else "not known"
+
+
+def _made_with(reference: published.Reference) -> None:
+    """Print with what a reference was made, and what of that is otherwise here."""
+    click.echo(f"made with: {reference.made_with}\n  {reference.versions['source']}")
+    here = environments.versions_that_matter(environments.source_named("dm_control"))
+    for text in environments.drift(reference.versions["packages"], here):
+        click.echo(f"  here: {text}")
 
 
 def _folder(reference: published.Reference) -> str:
@@ -68,12 +85,13 @@ def _describe(reference: published.Reference) -> None:
         click.echo(f"{unit}: {meaning}")
     click.echo("protocol: " + ", ".join(f"{key} = {value}" for key, value in reference.protocol.items()))
     click.echo(f"binning: {reference.binning}")
+    _made_with(reference)
     for note in reference.notes:
         click.echo(f"note: {note}")
     for listed, names in reference.task_sets.items():
         click.echo(f"{listed}, in its order: {' '.join(names)}")
     click.echo()
-    rows = [("TASK", "DM_CONTROL", "PLAYGROUND", "SEEDS", "ENV STEPS")]
+    rows = []
     for name in reference.tasks:
         where, curve = task(name), reference.curve(name)
         rows.append(
@@ -85,7 +103,7 @@ def _describe(reference: published.Reference) -> None:
                 f"{curve.steps[0]} to {curve.steps[-1]}",
             )
         )
-    _table(rows)
+    _print(("TASK", "DM_CONTROL", "PLAYGROUND", "SEEDS", "ENV STEPS"), rows)
 
 
 @references.command("show")
@@ -112,17 +130,20 @@ def show(task: str, name: str | None, every: int) -> None:
     reference = published.load(name)
     steps, returns, seeds = reference.curve(task)
     click.echo(f"{reference.title}: {task}")
-    click.echo(f"steps: {reference.units['steps']}\nreturns: {reference.units['returns']}\n")
+    click.echo(f"steps: {reference.units['steps']}\nreturns: {reference.units['returns']}")
+    _made_with(reference)
+    click.echo()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no seed has this point: the mean is a dash too
         means = numpy.nanmean(returns, axis=0)
     columns = [*returns, means]
-    rows = [("STEPS", *(f"SEED {seed}" for seed in seeds), "MEAN")]
+    heads = ("STEPS", *(f"SEED {seed}" for seed in seeds), "MEAN")
+    rows = []
     for index in range(0, len(steps), every):
         rows.append(
             (str(steps[index]), *("-" if numpy.isnan(c[index]) else f"{c[index]:.1f}" for c in columns))
         )
-    _table(rows, right=True)
+    _print(heads, rows, right=heads)
     for run in reference.further_runs(task):
         click.echo(f"\nThe source lists seed {run.seed} again, up to {run.steps[-1]} env steps; not shown.")
 
@@ -146,11 +167,5 @@ def extract(folder: Path, to: Path, commit: str | None) -> None:
         click.echo(f"{'written  ' if written.changed else 'unchanged'}  {written.path}")
 
 
-def _table(rows: list[tuple[str, ...]], right: bool = False) -> None:
-    """Print rows with their columns aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.rjust(width) if right else cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        )
-        click.echo("  ".join(cells).rstrip())
+def _print(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> None:
+    click.echo(tables.table(columns, rows, right, tables.terminal_width()))

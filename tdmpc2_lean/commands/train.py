@@ -37,7 +37,7 @@ def train(words, allow_local_changes, dry_run, multirun, list_presets, quiet):
     The run's folder is logs/TASK/SEED/EXP_NAME, where exp_name is the presets' names unless given. It holds
     run.json, config.yaml, curve.jsonl, eval.csv (steps are agent steps), train.log, models/, checkpoint.pt and
     curve.png. The same command again goes on with a run that was stopped or killed, from its last checkpoint (every
-    checkpoint_minutes=, 5 by default); with a larger steps= it extends a finished one.
+    checkpoint_minutes=, 2 by default); with a larger steps= it extends a finished one.
 
     \b
     tdmpc2-lean train task=cartpole-balance lean=smoke

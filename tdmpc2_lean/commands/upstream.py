@@ -57,6 +57,10 @@ def list_(as_json):
             click.echo(f"    files in {row['root']}")
         if row["tried"]:
             click.echo(f"    tried commits in the cache: {', '.join(commit[:7] for commit in row['tried'])}")
+        for issue in row["issues"]:
+            which, mending = ", ".join(commit[:7] for commit in issue["commits"]), issue["patch"]
+            click.echo(f"    known issue of {which}: {issue['text']}")
+            click.echo(f"        the patch {mending} mends it where it is named, as in patches=all,{mending}")
         if not row["available"]:
             click.echo(f"    {row['problem']}")
     click.echo("miniature: comes with this package; not official code, used only where it is named")
@@ -130,7 +134,9 @@ def verify(path_or_ref, upstream, as_json):
     """Compare a checkout's files with git's hashes. Exit code 1 if they are not an official commit's.
 
     Without PATH_OR_REF the checkout is verified that other commands would use. Recorded patches of ours do
-    not count as local changes. Asks no network.
+    not count as local changes. An unpacked archive is known by its tree hash, among the tried commits and the history
+    in the cache; of one that is no commit's, the nearest commit is named with what differs. Known issues of older
+    commits are listed. Asks no network.
 
     \b
     Examples:
@@ -148,10 +154,13 @@ def verify(path_or_ref, upstream, as_json):
     click.echo(f"{result['upstream']} in {result['root']}")
     if "release" in result:
         click.echo(f"    release {result['release']}, sdist {result['sdist_sha256']}")
-    click.echo(f"    commit {result['commit'] or 'unknown'}" + (", in part" if "release" in result else ""))
+    part = ", in part" if "release" in result else ", the nearest" if result.get("nearest") else ""
+    click.echo(f"    commit {result['commit'] or 'unknown'}{part}")
     click.echo(f"    tree   {result['tree'] or 'unknown'}")
     if result["patches"]:
         click.echo(f"    patches applied: {', '.join(patch['name'] for patch in result['patches'])}")
+    for issue in result["known_issues"]:
+        click.echo(f"    known issue: {issue}")
     for path in result["local_changes"][:20]:
         click.echo(f"    changed: {path}")
     if len(result["local_changes"]) > 20:

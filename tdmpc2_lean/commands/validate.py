@@ -108,7 +108,7 @@ def smokes(upstream: str | None) -> tuple[str, ...]:
     """The tiny run of every agent whose packages are here; with `upstream`, of that one's."""
     from importlib.util import find_spec
 
-    from tdmpc2_lean.upstreams.checkout import upstream_of
+    from tdmpc2_lean.upstreams import upstream_of
     from tdmpc2_lean.validation.judging import protocols
 
     tiny = [entry for entry in protocols.registry().values() if not entry.judged and not entry.missing]

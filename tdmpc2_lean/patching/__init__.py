@@ -2,7 +2,9 @@
 
 series                    reads patches from their folders        (no checkout)
 source, anchors, render   bytes in, bytes out                     (no disk)
-verbs                     check, apply, revert, status: plans     (reads the checkout)
+checkout_files, state     its files, and what is recorded of it   (reads the checkout)
+planning, refusals        what to write; what is refused before   (reads the checkout)
+verbs                     check, apply, revert, status            (reads the checkout)
 disk                      carries a plan out, all or nothing      (the one place that writes to a checkout)
 plumbing, export          a series as mails for `git am`          (writes the folder it is given)
 compare                   diff, show, audit                       (reads the checkout)
@@ -17,7 +19,7 @@ from tdmpc2_lean.patching.series import Edit, Patch, Series, SeriesError, Snippe
 from tdmpc2_lean.patching.verbs import (
     Check,
     Fit,
-    Outcome,
+    PatchOutcome,
     Status,
     apply,
     check,
@@ -36,8 +38,8 @@ __all__ = [
     "Fit",
     "LostAnchor",
     "LostAnchors",
-    "Outcome",
     "Patch",
+    "PatchOutcome",
     "RenderError",
     "Series",
     "SeriesError",

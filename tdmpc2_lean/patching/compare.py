@@ -12,12 +12,13 @@ from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.parsing import parse
-from tdmpc2_lean.patching.disk import State, Store
-from tdmpc2_lean.patching.record import is_git, original_files, store_of
-from tdmpc2_lean.patching.render import render, render_series
+from tdmpc2_lean.patching.disk import Store
+from tdmpc2_lean.patching.record import is_git, left_out, original_files, store_of
+from tdmpc2_lean.patching.render import already_there, render, render_series
 from tdmpc2_lean.patching.series import Series
 from tdmpc2_lean.patching.source import BOM, lines_of
-from tdmpc2_lean.patching.verbs import find_root, finish_pending, left_out, series_of
+from tdmpc2_lean.patching.state import State
+from tdmpc2_lean.patching.verbs import find_root, finish_pending, series_of
 
 Pair = tuple[bytes | None, bytes | None]
 IGNORED = {".git", ".tdmpc2-lean", "__pycache__"}
@@ -225,7 +226,7 @@ def audit(root: str | Path, against: str | None = None) -> Audit:
 
 
 def show(name: str, root: str | Path, series: Series | None = None) -> str:
-    """The unified diff that one patch makes on a checkout, after those it needs."""
+    """The unified diff that one patch makes on a checkout, after those it needs; '' where its code has that already."""
     series = series or series_of(root)
     patch = series[name]
     root = find_root(root)
@@ -235,6 +236,8 @@ def show(name: str, root: str | Path, series: Series | None = None) -> str:
     lacking = left_out(root, series.upstream)
     below = render_series([needed for needed in series.closure([name]) if needed is not patch], base, lacking)
     files = ChainMap(below, base)
+    if already_there(patch, base):
+        return ""
     return unified({path: (files.get(path), data) for path, data in render(patch, files, lacking).items()})
 
 

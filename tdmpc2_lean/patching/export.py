@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tdmpc2_lean.errors import CheckFailed, UserError
+from tdmpc2_lean.errors import CheckFailed, UserError, quoted
 from tdmpc2_lean.patching.plumbing import CommitFiles, Plumbing, beside
-from tdmpc2_lean.patching.record import is_git
-from tdmpc2_lean.patching.render import render
+from tdmpc2_lean.patching.record import is_git, store_of
+from tdmpc2_lean.patching.refusals import refuse_outdated
+from tdmpc2_lean.patching.render import render, without_already_there
 from tdmpc2_lean.patching.series import Patch, Series
-from tdmpc2_lean.patching.verbs import find_root, series_of
+from tdmpc2_lean.patching.verbs import find_root, finish_pending, series_of
 from tdmpc2_lean.upstreams import git
 
 # Whatever the user has set up for their own mails, these are for `git am`.
@@ -37,11 +38,18 @@ FORMAT = (
 
 @dataclass(frozen=True)
 class Exported:
-    """files: the mails in order. base: the commit they stand on. tree: git's id of the tree they lead to."""
+    """What was written.
+
+    files: the mails in order, one per patch. base: the commit they stand on. tree: git's id of the tree they lead to.
+    patches: their names. chosen: how they came to be chosen, 'named', 'applied' (those on the checkout) or 'all' (the
+        default ones, since none was named and none is on the checkout).
+    """
 
     files: tuple[Path, ...]
     base: str
     tree: str
+    patches: tuple[str, ...]
+    chosen: str
 
 
 def export(
@@ -53,6 +61,8 @@ def export(
 ) -> Exported:
     """Write one `git am`-able file per patch (with what they need) into the folder `to`.
 
+    names: None for those that are applied to the checkout, or all default ones where none is.
+
     `git am` of all of them on a clean clone of HEAD gives exactly the tree that `apply` gives; this is
     tried here before anything is written. Raises LostAnchors if a patch does not fit HEAD, UserError
     without git, without an identity, or if `to` is in use; CheckFailed if `git am` gives anything else.
@@ -63,23 +73,43 @@ def export(
     if not is_git(root):
         raise UserError(
             f"{root} is not a git working tree, and mails for `git am` stand on a commit.",
-            f"export from a clone, or make one of it: git -C {root} init && git -C {root} add -A && "
-            f"git -C {root} commit -m upstream",
+            f"export from a clone, or make one of it: git -C {quoted(root)} init && git -C {quoted(root)} add -A && "
+            f"git -C {quoted(root)} commit -m upstream",
         )
     if to.exists() and not to.is_dir():
         raise UserError(f"{to} is a file.", "name a folder with --to")
     if to.is_dir() and any(to.iterdir()) and not force:
         raise UserError(f"{to} is not empty.", "name another folder with --to, or add --force")
-    patches = series.closure(names)
+    names, chosen = (tuple(names), "named") if names is not None else _those_applied(root, series)
     with beside(root) as plumbing:
         identity = _identity(plumbing)
         base = plumbing.commit("HEAD")
+        patches = without_already_there(series.closure(names), CommitFiles(plumbing, base))
+        if not patches:
+            raise UserError(
+                f"There is nothing to export: the code of {root} has {', '.join(names or ()) or 'all of it'} already.",
+                f"tdmpc2-lean patch check {quoted(root)}",
+            )
         commits = _commits(plumbing, base, patches)
         mails = _mails(plumbing, base, commits[-1])
         trees = [plumbing.text("rev-parse", f"{commit}^{{tree}}") for commit in commits]
         _try_am(plumbing, base, mails, trees, patches, identity)
         files = _put(mails, to)
-    return Exported(files, base, trees[-1])
+    return Exported(files, base, trees[-1], tuple(patch.name for patch in patches), chosen)
+
+
+def _those_applied(root: Path, series: Series) -> tuple[tuple[str, ...] | None, str]:
+    """(names of the patches on the checkout, 'applied'); (None, 'all') where there are none.
+
+    UserError if one of them was applied from another version of the series: its mail would hold other code.
+    """
+    store = store_of(root)
+    finish_pending(store)
+    state = store.state()
+    if not state.applied:
+        return None, "all"
+    refuse_outdated(state, series, root, f"apply {quoted(root)}")
+    return state.names, "applied"
 
 
 def message(patch: Patch) -> str:
@@ -161,7 +191,7 @@ def _try_am(
     folder.mkdir()
     for name, mail in mails.items():
         (folder / name).write_bytes(mail)
-    stranger = {
+    settings_of_nobody = {
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_LFS_SKIP_SMUDGE": "1",
@@ -169,10 +199,10 @@ def _try_am(
     }
 
     def run(*words: str) -> str:
-        return git.run(*words, where=clone, extra_environment=stranger).decode("utf-8", "surrogateescape")
+        return git.run(*words, where=clone, extra_environment=settings_of_nobody).decode("utf-8", "surrogateescape")
 
     try:
-        git.run("init", "--quiet", "--template=", str(clone), extra_environment=stranger)
+        git.run("init", "--quiet", "--template=", str(clone), extra_environment=settings_of_nobody)
         (clone / ".git" / "objects" / "info").mkdir(exist_ok=True)
         (clone / ".git" / "objects" / "info" / "alternates").write_text(f"{plumbing.objects.resolve()}\n")
         run("reset", "--quiet", "--hard", base)

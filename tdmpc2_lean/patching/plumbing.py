@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.patching.record import git_text
 from tdmpc2_lean.upstreams import git
 
@@ -41,7 +41,7 @@ class Plumbing:
         except git.GitFailed as error:
             raise UserError(
                 f"git {words[0]} does not work in {self.root}: {error}",
-                f"see what `git -C {self.root} status` says",
+                f"see what `git -C {quoted(self.root)} status` says",
             ) from None
 
     def text(self, *words: str, stdin: bytes = b"") -> str:
@@ -52,7 +52,7 @@ class Plumbing:
         found = git.commit_named(self.root, name)
         if found is None:
             raise UserError(
-                f"{self.root} has no commit {name!r}.", f"`git -C {self.root} log` shows those it has"
+                f"{self.root} has no commit {name!r}.", f"`git -C {quoted(self.root)} log` shows those it has"
             )
         return found
 

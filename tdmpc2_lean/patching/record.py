@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.patching.disk import FileRecord, State, Store, Tree, sha256
+from tdmpc2_lean.errors import UserError, quoted
+from tdmpc2_lean.patching.checkout_files import CheckoutFiles, sha256
+from tdmpc2_lean.patching.disk import Store
+from tdmpc2_lean.patching.state import FileRecord, State
 from tdmpc2_lean.upstreams import git
 
 
@@ -19,7 +21,7 @@ def git_text(root: Path, *words: str) -> str:
         return git.text(*words, where=root)
     except git.GitFailed as error:
         raise UserError(
-            f"git does not work in {root}: {error}", f"see what `git -C {root} status` says"
+            f"git does not work in {root}: {error}", f"see what `git -C {quoted(root)} status` says"
         ) from None
 
 
@@ -35,7 +37,7 @@ def original_files(store: Store, state: State) -> Mapping[str, bytes]:
     return _Originals(store, state)
 
 
-class _Originals(Tree):
+class _Originals(CheckoutFiles):
     def __init__(self, store: Store, state: State):
         super().__init__(store.root)
         self.store, self.state = store, state
@@ -71,3 +73,16 @@ def recorded(
     originals = {name: store.original(name, record) for name, record in state.files.items()}
     intact = {name: condition(store, name, record) == "patched" for name, record in state.files.items()}
     return state.applied, originals, intact
+
+
+def left_out(root: Path, upstream: str) -> tuple[str, ...]:
+    """What the checkout lacks by being an unpacked release of its upstream's; () for any other checkout.
+
+    It is one if it has nothing of what the release leaves out.
+    """
+    from tdmpc2_lean.upstreams import UPSTREAMS
+
+    release = UPSTREAMS[upstream].release if upstream in UPSTREAMS else None
+    if release is None or is_git(root) or any((root / path).exists() for path in release.left_out):
+        return ()
+    return release.left_out

@@ -5,6 +5,7 @@ with these two, so that they cannot disagree.
 """
 
 import re
+import shlex
 import warnings
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors, Match, NotFoun
 from tdmpc2_lean.patching.series import Edit, Patch, Snippet, language
 from tdmpc2_lean.patching.source import (
     BOM,
-    Source,
+    SourceText,
     indent_unit,
     indentation_at,
     line_end,
@@ -92,16 +93,45 @@ def render(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str] = (
         raise LostAnchors(lost)
     for file, data in changed.items():
         if problem := parse_problem(file, data):
-            raise RenderError(
-                f"{patch.name}: {file} would not parse after its edits: {problem}.",
-                f"correct the patch in {patch.folder}; nothing was changed",
-            )
+            raise _does_not_parse(patch, file, problem, files.get(file))
     return {file: data for file, data in changed.items() if files.get(file) != data}
+
+
+def already_there(patch: Patch, files: Mapping[str, bytes]) -> bool:
+    """Whether the code has by itself what the patch does, as a commit has in which upstream did the same."""
+    place = patch.already
+    data = files.get(place.file) if place else None
+    if data is None:
+        return False
+    try:
+        root = SgRoot(SourceText.read(data).text, language(place.file)).root()
+        return bool(anchors.matches(anchors.scope(root, place.inside), place.find, language(place.file)))
+    except (NotFound, UnicodeDecodeError):
+        return False
+
+
+def without_already_there(patches: Iterable[Patch], files: Mapping[str, bytes]) -> tuple[Patch, ...]:
+    """The patches that there is something to do for. files: a checkout's, without any patch."""
+    return tuple(patch for patch in patches if not already_there(patch, files))
 
 
 def is_left_out(file: str, left_out: Sequence[str]) -> bool:
     """Whether a path is one of `left_out`, or in one of its folders."""
     return any(file == one or (one.endswith("/") and file.startswith(one)) for one in left_out)
+
+
+def _does_not_parse(patch: Patch, file: str, problem: str, before: bytes | None) -> RenderError:
+    """Whose fault it is that an edited file does not parse: the checkout's own, if it did not before either."""
+    own = parse_problem(file, before) if before is not None else None
+    if own:
+        return RenderError(
+            f"{file} of the checkout does not parse as it is, without {patch.name}: {own}.",
+            f"mend {file} in the checkout, at that line; nothing was changed",
+        )
+    return RenderError(
+        f"{patch.name}: {file} would not parse after its edits: {problem}.",
+        f"correct the patch in {shlex.quote(str(patch.folder))}; nothing was changed",
+    )
 
 
 def parse_problem(file: str, data: bytes) -> str | None:
@@ -129,7 +159,7 @@ def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
         return _created(edit, files)
     if data is None:
         raise NotFound("the file is missing")
-    source = Source.read(data)
+    source = SourceText.read(data)
     root = SgRoot(source.text, language(edit.file)).root()
     return source.with_text(_edit_text(edit, source, root)).data()
 
@@ -140,13 +170,13 @@ def _created(edit: Edit, files: Mapping[str, bytes]) -> bytes:
     model = files.get(edit.like)
     if model is None:
         raise NotFound(f"the file it takes its style from, {edit.like}, is missing")
-    style, new = Source.read(model), Source.read(edit.new_file)
+    style, new = SourceText.read(model), SourceText.read(edit.new_file)
     unit = indent_unit(style.text, [SgRoot(style.text, "python").root()])
     text = restyled(new.text, "", unit, "\n") if language(edit.file) == "python" else new.text
     return text.replace("\n", style.newline).encode("utf-8")
 
 
-def _edit_text(edit: Edit, source: Source, root: SgNode) -> str:
+def _edit_text(edit: Edit, source: SourceText, root: SgNode) -> str:
     where = anchors.scope(root, edit.inside)
     if edit.do == "append":
         return _appended(edit, source, root, where)
@@ -169,7 +199,7 @@ def _edit_text(edit: Edit, source: Source, root: SgNode) -> str:
     return text
 
 
-def _change(edit: Edit, source: Source, match: Match) -> tuple[int, int, str]:
+def _change(edit: Edit, source: SourceText, match: Match) -> tuple[int, int, str]:
     """What to put in place of which characters of `source.text` for one match: (start, end, new)."""
     if edit.do == "replace":
         new = edit.text
@@ -229,7 +259,7 @@ def _behind(text: str, held: SgNode, end: int) -> int:
 
 def _statements(
     edit: Edit,
-    source: Source,
+    source: SourceText,
     match: Match,
     held: SgNode,
     before: bool = False,
@@ -273,7 +303,7 @@ def _yaml(edit: Edit, values: Mapping[str, tuple[str, str | None]]) -> str:
     return METAVARIABLE.sub(lambda found: values[found[1]][0] if found[1] in values else found[0], code)
 
 
-def _expression(new: str, edit: Edit, source: Source, match: Match) -> str:
+def _expression(new: str, edit: Edit, source: SourceText, match: Match) -> str:
     """`new` filled with what was captured, in parentheses where its place needs them, and restyled."""
     values = _values(edit, match)
     newline = source.newline_inside
@@ -360,7 +390,7 @@ def _same_place(one: SgNode, other: SgNode) -> bool:
     return (first.start.index, first.end.index) == (second.start.index, second.end.index)
 
 
-def _appended(edit: Edit, source: Source, root: SgNode, where: SgNode) -> str:
+def _appended(edit: Edit, source: SourceText, root: SgNode, where: SgNode) -> str:
     text, newline = source.text, source.newline_inside
     if language(edit.file) == "yaml":
         return text + _yaml(edit, {}).replace("\n", newline)

@@ -1,12 +1,17 @@
 """Reads a series of patches from its folder and checks it before anything is done with it.
 
-A series is a folder with a file `series` (one name a line, `#` starts a comment; patches apply in this order)
-and one folder a patch. Its `patch.toml` says what to edit and the files beside it hold the new code. Nothing
+A series is a folder with a file `series` (one name per line, `#` starts a comment; patches apply in this order)
+and one folder per patch. Its `patch.toml` says what to edit and the files beside it hold the new code. Nothing
 here knows a checkout; `render` brings the two together.
 
     title, why      a line, and paragraphs; both become the commit message on export
     issue, fix      optional: the upstream's issue, and the default behaviour that changes
     needs           optional: earlier patches of the series
+    [settings.NAME] one for each key that it adds to config.yaml or configs.yaml, and for each official key that only
+                    it makes effective: type, range, default, meaning (see `settings.schema`); NAME is the whole key,
+                    in quotes if it has dots. A default is the one that the patch writes
+    default         optional: false for a patch that is used only where it is named; those come last in the series
+    [already]       optional: where `find` (in `file`, `inside`) matches, a checkout has what the patch does
     [[edit]]        one or more, carried out in order, each on what the one before left
       file          path from the checkout's root
       inside        optional: dotted name of a class or function, decorators included; else the whole file
@@ -34,17 +39,21 @@ import ast
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.parsing import parse
+from tdmpc2_lean.patching.added import settings_added
 from tdmpc2_lean.patching.source import lines_of, string_lines
+from tdmpc2_lean.settings.schema import MISSING, SchemaError, Setting, read_setting
 
 VERBS = ("replace", "before", "after", "delete", "append", "bases", "create")
-PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "edit"}
+PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "default", "already", "settings", "edit"}
+ALL = "all"  # the word for every patch that is on by default, where names are listed
+ALREADY_KEYS = {"file", "find", "inside"}
 EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "whole", "like"}
 # Never written to, whatever a patch or a recorded state says. `git~1` is how NTFS may spell `.git`.
 FORBIDDEN_FOLDERS = {".git", "git~1", ".tdmpc2-lean"}
@@ -97,8 +106,20 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Already:
+    """What a checkout's code looks like that has by itself what a patch does; fields as those of an Edit."""
+
+    file: str
+    find: str
+    inside: str | None = None
+
+
+@dataclass(frozen=True)
 class Patch:
-    """One named change. `sha256` is over the names and bytes of the files in its folder."""
+    """One named change. `sha256` is over the names and bytes of the files in its folder; settings are by name.
+
+    default: whether it is meant where no patches are named.
+    """
 
     name: str
     title: str
@@ -109,6 +130,9 @@ class Patch:
     edits: tuple[Edit, ...]
     folder: Path
     sha256: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    default: bool = True
+    already: Already | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -118,21 +142,27 @@ class Patch:
 
 @dataclass(frozen=True)
 class Series:
-    """The patches of an upstream in their order."""
+    """The patches for one upstream.
+
+    patches: those that are on by default, in their order: what is meant where none are named.
+    optional: those that are used only where they are named; they come after all others.
+    Iteration, `names` and `series[name]` are about both.
+    """
 
     upstream: str
     patches: tuple[Patch, ...]
     folder: Path
+    optional: tuple[Patch, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(patch.name for patch in self.patches)
+        return tuple(patch.name for patch in self)
 
     def __iter__(self) -> Iterator[Patch]:
-        return iter(self.patches)
+        return iter((*self.patches, *self.optional))
 
     def __getitem__(self, name: str) -> Patch:
-        for patch in self.patches:
+        for patch in self:
             if patch.name == name:
                 return patch
         raise UserError(
@@ -140,17 +170,23 @@ class Series:
             "`tdmpc2-lean patch list` shows all names",
         )
 
+    def settings(self) -> dict[str, str]:
+        """{setting: name of the patch that brings it, or makes it effective}."""
+        return {name: patch.name for patch in self.patches for name in patch.settings}
+
     def closure(self, names: Iterable[str] | None = None) -> tuple[Patch, ...]:
-        """The named patches (None: all) with everything they need, in series order."""
+        """The named patches with everything they need, in series order. None, and the name `all`: the default ones."""
         if names is None:
             return self.patches
         wanted, todo = set(), list(names)
         while todo:
             name = todo.pop()
-            if name not in wanted:
+            if name == ALL:
+                todo += [patch.name for patch in self.patches]
+            elif name not in wanted:
                 todo += self[name].needs
                 wanted.add(name)
-        return tuple(patch for patch in self.patches if patch.name in wanted)
+        return tuple(patch for patch in self if patch.name in wanted)
 
 
 def read_series(upstream: str = "tdmpc2", folder: str | Path | None = None) -> Series:
@@ -175,9 +211,17 @@ def read_series(upstream: str = "tdmpc2", folder: str | Path | None = None) -> S
             raise SeriesError(
                 f"{folder / 'series'}: {name!r} is no name for a patch.", "use letters, digits and -"
             )
+        if name in (ALL, "none"):
+            raise SeriesError(f"{folder / 'series'}: {name!r} means other things than a patch.", "rename it")
         if name in earlier:
             raise SeriesError(f"{folder / 'series'} lists {name!r} twice.", "remove one of the lines")
         patch = read_patch(folder / name)
+        for other in patches:
+            if twice := other.settings.keys() & patch.settings.keys():
+                raise SeriesError(
+                    f"Patches {other.name!r} and {name!r} both bring the setting {min(twice)!r}.",
+                    f"take [settings.{min(twice)}] out of one patch.toml",
+                )
         for need in patch.needs:
             if need not in earlier:
                 raise SeriesError(
@@ -185,8 +229,14 @@ def read_series(upstream: str = "tdmpc2", folder: str | Path | None = None) -> S
                     f"{did_you_mean(need, earlier)}",
                     "correct `needs`, or the order of the series",
                 )
+        if patch.default and patches and not patches[-1].default:
+            raise SeriesError(
+                f"Patch {name!r} is on by default, and {patches[-1].name!r} before it is not.",
+                f"put those with `default = false` last in {folder / 'series'}",
+            )
         patches.append(patch)
-    return Series(upstream, tuple(patches), folder)
+    of = {default: tuple(patch for patch in patches if patch.default is default) for default in (True, False)}
+    return Series(upstream, of[True], folder, of[False])
 
 
 def read_patch(folder: Path) -> Patch:
@@ -219,6 +269,8 @@ def read_patch(folder: Path) -> Patch:
     needs = table.get("needs", [])
     if not isinstance(needs, list) or not all(isinstance(need, str) for need in needs):
         raise wrong("`needs` is a list of patch names")
+    if not isinstance(table.get("default", True), bool):
+        raise wrong("`default` is true or false")
     if not isinstance(table.get("edit"), list) or not table["edit"]:
         raise wrong("it has no [[edit]]")
     edits = tuple(
@@ -234,7 +286,52 @@ def read_patch(folder: Path) -> Patch:
         edits=edits,
         folder=folder,
         sha256=folder_sha256(folder),
+        settings=_read_settings(name, table.get("settings", {}), edits, wrong),
+        default=table.get("default", True),
+        already=_read_already(table["already"], wrong) if "already" in table else None,
     )
+
+
+def _read_settings(patch: str, tables, edits: tuple[Edit, ...], wrong) -> dict[str, Setting]:
+    """The settings of a patch by name, which are those that its edits add, with the defaults that they write."""
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise wrong("`settings` holds a table for each setting, [settings.NAME]")
+    settings = {}
+    for name, table in tables.items():
+        try:
+            settings[name] = read_setting(name, table, patch)
+        except SchemaError as error:
+            raise wrong(f"setting {name!r}: {error.message}") from None
+        if not settings[name].meaning.strip():
+            raise wrong(f"setting {name!r}: `meaning` is missing")
+    for key, value in settings_added(edits).items():
+        names = [name for name in settings if name == key or name.endswith(f".{key}")]
+        if len(names) != 1:
+            raise wrong(f"it adds the setting {key!r}, of which it has {len(names)} tables [settings.{key}]")
+        default = settings[names[0]].default
+        if default == MISSING or type(default) is not type(value) or default != value:
+            stated = "none" if default == MISSING else repr(default)
+            raise wrong(f"setting {names[0]!r}: its default is {stated}, and the patch writes {value!r}")
+    return settings
+
+
+def _read_already(fields, wrong) -> Already:
+    if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
+        raise wrong("[already] holds texts: `file`, `find` and, optional, `inside`")
+    for key in fields:
+        if key not in ALREADY_KEYS:
+            raise wrong(f"[already]: unknown key {key!r}.{did_you_mean(key, ALREADY_KEYS)}")
+    file, find = fields.get("file"), fields.get("find")
+    if not file or not find:
+        raise wrong("[already] needs `file` and `find`")
+    problem = path_problem(file) or (None if language(file) else "is neither Python nor YAML")
+    if problem:
+        raise wrong(f"[already]: file {file!r} {problem}")
+    from tdmpc2_lean.patching.anchors import pattern_problem
+
+    if problem := pattern_problem(find, language(file)):
+        raise wrong(f"[already]: {find!r} is no pattern: {problem}")
+    return Already(file, find, fields.get("inside"))
 
 
 def folder_sha256(folder: Path) -> str:

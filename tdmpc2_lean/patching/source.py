@@ -20,7 +20,7 @@ def lines_of(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """Text in which every line ends with `newline_inside`, and the bytes' habits that were set aside.
 
     newline: what ends most lines of the file, `\\n` or `\\r\\n`.
@@ -35,7 +35,7 @@ class Source:
     final_newline: bool
 
     @classmethod
-    def read(cls, data: bytes) -> "Source":
+    def read(cls, data: bytes) -> "SourceText":
         """Raises UnicodeDecodeError for bytes that are not UTF-8."""
         bom = data.startswith(BOM)
         text = data.removeprefix(BOM).decode("utf-8")
@@ -53,7 +53,7 @@ class Source:
     def newline_inside(self) -> str:
         return "\n" if self.uniform else self.newline
 
-    def with_text(self, text: str) -> "Source":
+    def with_text(self, text: str) -> "SourceText":
         return replace(self, text=text)
 
     def data(self) -> bytes:

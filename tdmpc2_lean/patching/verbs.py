@@ -1,29 +1,44 @@
-"""check, apply, revert, status: each reads the checkout, plans with `render`, and hands the plan to `disk`.
+"""check, apply, revert, status: each reads the checkout, plans with `planning`, and hands the plan to `disk`.
 
 `apply` and `revert` both compute what a set of patches makes of the recorded original files, in series
 order, so the result depends on the set only, never on the history.
 """
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-import tdmpc2_lean
-from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.nearest import did_you_mean
+from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
-from tdmpc2_lean.patching.disk import FileRecord, Plan, State, Store, Write, sha256
-from tdmpc2_lean.patching.record import condition, git_text, is_git, original_files, store_of
-from tdmpc2_lean.patching.render import RenderError, is_left_out, render, render_series
+from tdmpc2_lean.patching.disk import DiskPlan, Store
+from tdmpc2_lean.patching.planning import plan_of
+from tdmpc2_lean.patching.record import condition, is_git, left_out, original_files, store_of
+from tdmpc2_lean.patching.refusals import (
+    local_changes,
+    refuse_changed_files,
+    refuse_local_changes,
+    refuse_outdated,
+    refuse_unknown_names,
+    remaining,
+)
+from tdmpc2_lean.patching.render import (
+    RenderError,
+    already_there,
+    is_left_out,
+    render,
+    without_already_there,
+)
 from tdmpc2_lean.patching.series import Patch, Series, read_series
+from tdmpc2_lean.patching.state import State
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PatchOutcome:
     """What an apply or a revert did, or, for a dry run, would do.
 
     applied: all patches on the checkout afterwards; added, removed: by this call.
+    already: patches that were asked for, and are not put on because the checkout's own code has what they do.
     changes: path -> (bytes before, bytes after), None where there is no file.
     recovered: what was done about an interrupted earlier call, if there was one.
     """
@@ -35,11 +50,14 @@ class Outcome:
     changes: Mapping[str, tuple[bytes | None, bytes | None]]
     dry_run: bool = False
     recovered: str | None = None
+    already: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Fit:
     """Whether one patch applies. lost: its lost anchors; blocked_by: needed patches that do not apply.
+
+    already: the checkout's own code has what the patch does, so that there is nothing to do.
 
     passed_over: files of its edits that the checkout lacks because its upstream's release does.
     """
@@ -50,6 +68,7 @@ class Fit:
     blocked_by: tuple[str, ...] = ()
     problem: str | None = None
     passed_over: tuple[str, ...] = ()
+    already: bool = False
 
     @property
     def ok(self) -> bool:
@@ -58,7 +77,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Check:
-    """`check`'s answer, one Fit a patch in series order."""
+    """`check`'s answer, one Fit per patch in series order."""
 
     root: Path
     fits: tuple[Fit, ...]
@@ -73,7 +92,8 @@ class Check:
 class Status:
     """What is on a checkout.
 
-    applied: (name, sha256) as recorded; outdated: names whose installed patch is another now, or gone.
+    applied: (name, sha256) as recorded; available: names of the default patches that are not on it; optional: of
+    those that are used only where they are named; outdated: names whose installed patch is another now, or gone.
     files: patched file -> 'patched', 'changed since', 'missing' or 'as upstream'.
     local_changes: the user's own changes to files of the git checkout.
     """
@@ -82,6 +102,7 @@ class Status:
     upstream: str
     applied: tuple[tuple[str, str], ...]
     available: tuple[str, ...]
+    optional: tuple[str, ...]
     outdated: tuple[str, ...]
     files: Mapping[str, str]
     local_changes: tuple[str, ...]
@@ -92,7 +113,7 @@ class Status:
 
 def find_root(root: str | Path) -> Path:
     """The checkout's real folder; of a checkout's code folder, the checkout. UserError if there is none."""
-    from tdmpc2_lean.upstreams.checkout import is_code_dir
+    from tdmpc2_lean.upstreams.identity import is_code_dir
 
     path = Path(root).expanduser()
     if not path.is_dir():
@@ -105,24 +126,11 @@ def find_root(root: str | Path) -> Path:
 
 def series_of(root: str | Path) -> Series:
     """The package's series for the upstream whose checkout the folder is."""
-    from tdmpc2_lean.upstreams.checkout import upstream_of
+    from tdmpc2_lean.upstreams import upstream_of
 
     root = find_root(root)
     state = store_of(root).state()
     return read_series(state.upstream if state.applied else upstream_of(root))
-
-
-def left_out(root: Path, upstream: str) -> tuple[str, ...]:
-    """What the checkout lacks by being an unpacked release of its upstream's; () for any other checkout.
-
-    It is one if it has nothing of what the release leaves out.
-    """
-    from tdmpc2_lean.upstreams import UPSTREAMS
-
-    release = UPSTREAMS[upstream].release if upstream in UPSTREAMS else None
-    if release is None or is_git(root) or any((root / path).exists() for path in release.left_out):
-        return ()
-    return release.left_out
 
 
 # ------------------------------------------------------------------------------------------------- the verbs
@@ -146,6 +154,9 @@ def check(root: str | Path, series: Series | None = None, names: Sequence[str] |
     for patch in series.closure(names):
         on = patch.name in state.names
         passed = tuple(file for file in patch.files if is_left_out(file, lacking) and file not in base)
+        if already_there(patch, base):
+            fits[patch.name] = Fit(patch, on, already=True)
+            continue
         blocked = tuple(need for need in patch.needs if not fits[need].ok)
         if blocked:
             fits[patch.name] = Fit(patch, on, blocked_by=blocked)
@@ -166,9 +177,10 @@ def apply(
     series: Series | None = None,
     dry_run: bool = False,
     allow_local_changes: bool = False,
-) -> Outcome:
-    """Put the named patches (None: the whole series), and those they need, on a checkout. All or nothing.
+) -> PatchOutcome:
+    """Put the named patches (None: all default ones), and those they need, on a checkout. All or nothing.
 
+    What the checkout's own code has already is not put on, and named in the outcome.
     Raises LostAnchors or RenderError if one does not fit, UserError where the checkout has local changes, a
     patched file was changed since, or the disk refuses. Nothing is changed then.
     """
@@ -178,15 +190,17 @@ def apply(
     asked = series.closure(names)
     with store.opened() as recovered:
         state = store.state()
-        _refuse_outdated(state, series, root, f"apply {root}")
-        wanted = series.closure([*state.names, *(patch.name for patch in asked)])
-        _refuse_changed_files(store, state)
+        refuse_outdated(state, series, root, f"apply {quoted(root)}")
+        base = original_files(store, state)
+        wanted = without_already_there(series.closure([*state.names, *(patch.name for patch in asked)]), base)
+        already = tuple(patch.name for patch in asked if patch not in wanted)
+        refuse_changed_files(store, state)
         if not allow_local_changes:
-            _refuse_local_changes(store, state)
-        plan = _plan(store, state, wanted, series, "apply")
-        if not dry_run and (plan.writes or plan.state != state):
+            refuse_local_changes(store, state)
+        plan = plan_of(store, state, wanted, series, "apply")
+        if not dry_run and (plan.writes or plan.state not in (None, state)):
             store.carry_out(plan)
-        return _outcome(root, state, plan, dry_run, recovered)
+        return replace(outcome_of(root, state, plan, dry_run, recovered), already=already)
 
 
 def revert(
@@ -195,7 +209,7 @@ def revert(
     series: Series | None = None,
     dry_run: bool = False,
     forget: bool = False,
-) -> Outcome:
+) -> PatchOutcome:
     """Take the named patches off again; without names all, which restores every byte, with or without the
     series.
 
@@ -207,23 +221,23 @@ def revert(
     if forget and names:
         raise UserError("--forget forgets all patches; it takes no names.", "leave the names out")
     if not store.pending() and not store.state().applied:
-        _known_names(names, series or series_of(root), ())
-        return Outcome(root, (), (), (), {}, dry_run)
+        refuse_unknown_names(names, series or series_of(root), ())
+        return PatchOutcome(root, (), (), (), {}, dry_run)
     with store.opened() as recovered:
         state = store.state()
         if forget:
-            plan = Plan(f"revert {root} --forget", (), None)
+            plan = DiskPlan(f"revert {root} --forget", (), None)
         else:
             wanted: tuple[Patch, ...] = ()
             if names:
                 series = series or read_series(state.upstream)
-                _refuse_outdated(state, series, root, f"revert {root} {' '.join(names)}")
-                wanted = _remaining(state, series, names, root)
-            _refuse_changed_files(store, state)
-            plan = _plan(store, state, wanted, series, "revert")
+                refuse_outdated(state, series, root, f"revert {quoted(root)} {' '.join(names)}")
+                wanted = remaining(state, series, names, root)
+            refuse_changed_files(store, state)
+            plan = plan_of(store, state, wanted, series, "revert")
         if not dry_run and (plan.writes or plan.state != state):
             store.carry_out(plan)
-        return _outcome(root, state, plan, dry_run, recovered)
+        return outcome_of(root, state, plan, dry_run, recovered)
 
 
 def status(root: str | Path, series: Series | None = None) -> Status:
@@ -238,7 +252,8 @@ def status(root: str | Path, series: Series | None = None) -> Status:
         root=root,
         upstream=state.upstream,
         applied=state.applied,
-        available=tuple(name for name in series.names if name not in state.names),
+        available=tuple(patch.name for patch in series.patches if patch.name not in state.names),
+        optional=tuple(patch.name for patch in series.optional if patch.name not in state.names),
         outdated=tuple(name for name, sha in state.applied if now.get(name) != sha),
         files={name: condition(store, name, record) for name, record in state.files.items()},
         local_changes=local_changes(store, state),
@@ -246,9 +261,6 @@ def status(root: str | Path, series: Series | None = None) -> Status:
         version=state.version,
         recovered=recovered,
     )
-
-
-# -------------------------------------------------------------------------------------------- what is refused
 
 
 def finish_pending(store: Store) -> str | None:
@@ -259,141 +271,9 @@ def finish_pending(store: Store) -> str | None:
         return recovered
 
 
-def _refuse_changed_files(store: Store, state: State) -> None:
-    """A file that is neither as patched nor as upstream holds work of the user's."""
-    wrong = {name: condition(store, name, record) for name, record in state.files.items()}
-    wrong = {name: what for name, what in wrong.items() if what in ("changed since", "missing")}
-    if wrong:
-        one = next(iter(wrong))
-        raise UserError(
-            "Patched files were changed since, and would lose that:\n  "
-            + "\n  ".join(f"{name} ({what})" for name, what in wrong.items()),
-            f"keep your change elsewhere (git -C {store.root} diff -- {one}), restore the file, and repeat; "
-            f"or, if the checkout moved to another commit, `tdmpc2-lean patch revert {store.root} --forget`",
-        )
-
-
-def local_changes(store: Store, state: State) -> tuple[str, ...]:
-    """Tracked files that the user changed, deleted or staged, our own changes not counted; () without git."""
-    if not is_git(store.root):
-        return ()
-    rows = git_text(store.root, "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split(
-        "\0"
-    )
-    changed = [row[3:] for row in rows if row]
-    ours = {name for name, record in state.files.items() if condition(store, name, record) == "patched"}
-    return tuple(name for name in changed if name not in ours)
-
-
-def _refuse_local_changes(store: Store, state: State) -> None:
-    changed = local_changes(store, state)
-    if changed:
-        shown = "\n  ".join(changed[:10]) + (f"\n  and {len(changed) - 10} more" if len(changed) > 10 else "")
-        raise UserError(
-            f"{store.root} has local changes:\n  {shown}",
-            "commit or stash them, or add --allow-local-changes to patch the files as they are",
-        )
-
-
-def _refuse_outdated(state: State, series: Series, root: Path, command: str) -> None:
-    """A patch that is applied must be the one that is installed, else the rest cannot be computed."""
-    now = {patch.name: patch.sha256 for patch in series}
-    other = [name for name, sha in state.applied if now.get(name) != sha]
-    if other:
-        raise UserError(
-            f"{', '.join(other)}: applied from another version of the series (tdmpc2_lean {state.version}).",
-            f"take all off first: `tdmpc2-lean patch revert {root}`, then `tdmpc2-lean patch {command}`",
-        )
-
-
-def _known_names(names: Sequence[str] | None, series: Series, applied: Iterable[str]) -> None:
-    for name in names or ():
-        if name not in applied:
-            series[name]
-
-
-def _remaining(state: State, series: Series, names: Sequence[str], root: Path) -> tuple[Patch, ...]:
-    """The applied patches without the named ones. Raises UserError if they need one of those."""
-    for name in names:
-        if name not in state.names and name not in series.names:
-            known = series.names
-            raise UserError(
-                f"There is no patch {name!r}.{did_you_mean(name, known)}", "`tdmpc2-lean patch list`"
-            )
-    kept = [patch for patch in series if patch.name in state.names and patch.name not in names]
-    stuck = {patch.name: [need for need in patch.needs if need in names] for patch in kept}
-    stuck = {name: needs for name, needs in stuck.items() if needs}
-    if stuck:
-        going = set(names)
-        while True:
-            more = {patch.name for patch in kept if going & set(patch.needs)} - going
-            if not more:
-                break
-            going |= more
-        all_names = " ".join(name for name in state.names if name in going)
-        raise UserError(
-            "; ".join(f"{name} needs {', '.join(needs)}" for name, needs in stuck.items()) + ".",
-            f"revert them together: `tdmpc2-lean patch revert {root} {all_names}`",
-        )
-    return tuple(kept)
-
-
-# ----------------------------------------------------------------------------------------------- the planning
-
-
-def _plan(store: Store, state: State, wanted: tuple[Patch, ...], series: Series | None, verb: str) -> Plan:
-    """What to write so that exactly `wanted` is on the checkout. Reads, and changes nothing."""
-    base = original_files(store, state)
-    result = render_series(wanted, base, left_out(store.root, series.upstream)) if wanted else {}
-    writes, files, originals = [], {}, []
-    for name in sorted({*result, *state.files}):
-        store.tree.path(name)
-        record = state.files.get(name)
-        original = base.get(name)
-        mode = store.tree.mode(name) if record is None else record.mode
-        after = result.get(name, original)
-        before = store.tree.get(name)
-        if before != after:
-            writes.append(Write(name, before, after, mode))
-        if name in result:
-            files[name] = FileRecord(None if original is None else sha256(original), mode, sha256(after))
-            if original is not None:
-                originals.append(original)
-    needed = _folders(name for name, record in files.items() if record.original is None)
-    make = tuple(name for name in needed if not (store.root / name).exists())
-    folders = tuple(sorted({*(name for name in state.folders if name in needed), *make}))
-    remove = tuple(name for name in state.folders if name not in needed)
-    new_state = None
-    if wanted:
-        new_state = replace(
-            state,
-            upstream=series.upstream,
-            applied=tuple((patch.name, patch.sha256) for patch in wanted),
-            files=files,
-            folders=folders,
-        )
-        if not state.applied:
-            commit = git_text(store.root, "rev-parse", "HEAD") if is_git(store.root) else None
-            new_state = replace(new_state, version=tdmpc2_lean.__version__, commit=commit)
-    return Plan(
-        what=f"{verb} {' '.join(patch.name for patch in wanted)}".strip(),
-        writes=tuple(writes),
-        state=new_state,
-        originals=tuple(originals),
-        make_folders=make,
-        remove_folders=remove,
-    )
-
-
-def _folders(names: Iterable[str]) -> list[str]:
-    """All folders that the files lie in, outermost first."""
-    found = {str(parent) for name in names for parent in PurePosixPath(name).parents if str(parent) != "."}
-    return sorted(found)
-
-
-def _outcome(root: Path, state: State, plan: Plan, dry_run: bool, recovered: str | None) -> Outcome:
+def outcome_of(root: Path, state: State, plan: DiskPlan, dry_run: bool, recovered: str | None) -> PatchOutcome:
     after = plan.state.names if plan.state else ()
-    return Outcome(
+    return PatchOutcome(
         root=root,
         applied=after,
         added=tuple(name for name in after if name not in state.names),

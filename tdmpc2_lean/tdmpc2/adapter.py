@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tdmpc2_lean import places
+from tdmpc2_lean import patching, places
 from tdmpc2_lean.environments import rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.runs import curve, making
@@ -17,18 +17,15 @@ from tdmpc2_lean.runs.progress import Progress
 from tdmpc2_lean.runs.record import Evaluation
 from tdmpc2_lean.runs.watching import Log, RunFailed
 from tdmpc2_lean.runs.words import hydra_word
+from tdmpc2_lean.settings.tdmpc2 import schema
 
 CHILD = "tdmpc2_lean.tdmpc2.child"
 CHECKPOINT_FILE = "checkpoint.pt"
 CHECKPOINT_MINUTES = 15.0
 SMOKE_CHECKPOINT_MINUTES = 0.02
 EXPERIMENT = "run"  # the official code's name for a protocol's run; its folder's name says more
-# Settings that say where, how and how long a run is made, not what it computes at a step.
-NOT_DECIDING = (
-    "checkpoint", "checkpoint_mid_episode", "checkpoint_minutes", "compile", "data_dir", "device", "enable_wandb",
-    "exp_name", "hydra", "save_agent", "save_agent_every_eval", "save_csv", "save_video", "save_video_files", "steps",
-    "wandb_entity", "wandb_project", "wandb_silent", "work_dir",
-)  # fmt: skip
+# What may differ when a run goes on, besides the settings that do not decide what it computes: its budget, its place.
+BUDGET_AND_PLACE = ("steps", "work_dir", "hydra")
 FULL_DISK = ("No space left on device", "File too large", "Disk quota exceeded")
 GOES_ON = "the same command goes on from the last checkpoint"
 
@@ -88,7 +85,9 @@ class Tdmpc2Adapter(Adapter):
         return words
 
     def deciding(self, configured: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in configured.items() if key not in NOT_DECIDING}
+        known = schema(patching.read_series(self.upstream))
+        at_will = {setting.name for setting in known if not setting.decides and setting.type != "computed"}
+        return {key: value for key, value in configured.items() if key not in {*at_will, *BUDGET_AND_PLACE}}
 
     # ---------------------------------------------------------------------------------------------- started
 

@@ -8,9 +8,6 @@ from typing import Any
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patched import Patched
 
-# Patches whose setting exists in the official config.yaml already, where it is overruled.
-PATCH_OF_OFFICIAL_SETTING = {"seed_steps": "seed-steps"}
-
 
 def official_settings(code_dir: Path) -> set[str]:
     """The names in config.yaml."""
@@ -20,22 +17,12 @@ def official_settings(code_dir: Path) -> set[str]:
 
 
 def settings_of_absent_patches(patched: Patched) -> dict[str, str]:
-    """{setting: patch} for the settings that the patches left out would have added."""
-    from omegaconf import OmegaConf
-
+    """{setting: patch} for the settings that the patches left out would have added or made effective."""
     from tdmpc2_lean import patching
 
-    applied = {name for name, _ in patched.patches}
-    absent = [
-        patch for patch in patching.read_series(patched.checkout.upstream).patches if patch.name not in applied
-    ]
-    found = {}
-    for patch in absent:
-        for edit in patch.edits:
-            if edit.file.endswith("config.yaml") and edit.snippet is not None:
-                found.update(dict.fromkeys(map(str, OmegaConf.create(edit.snippet.text)), patch.name))
-    names = {patch.name for patch in absent}
-    return found | {key: name for key, name in PATCH_OF_OFFICIAL_SETTING.items() if name in names}
+    applied = dict(patched.patches)
+    brought = patching.read_series(patched.checkout.upstream).settings()
+    return {setting: patch for setting, patch in brought.items() if patch not in applied}
 
 
 def composed(code_dir: Path, hydra: Sequence[str]) -> dict[str, Any]:

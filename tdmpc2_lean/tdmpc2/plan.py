@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tdmpc2_lean import patching
 from tdmpc2_lean.environments import dm_control, rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patched import materialise
@@ -17,12 +18,14 @@ from tdmpc2_lean.runs.presets import Preset, Shelf
 from tdmpc2_lean.runs.record import Device, LoadedCheckpoint, Threads
 from tdmpc2_lean.runs.specification import Specification
 from tdmpc2_lean.runs.words import hydra_word
+from tdmpc2_lean.settings import given_by
+from tdmpc2_lean.settings import tdmpc2 as settings
 from tdmpc2_lean.tdmpc2.configuration import composed, is_missing, official_settings, settings_of_absent_patches
 from tdmpc2_lean.upstreams import find_checkout
 
 UPSTREAM = "tdmpc2"
 CHECKPOINT = "checkpoint"  # the patch by which a run can go on, and its setting checkpoint_minutes
-CHECKPOINT_MINUTES = 5
+CHECKPOINT_MINUTES = 2
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 
 
@@ -170,7 +173,7 @@ class Planner:
             key: value for key, value in self.own_defaults().items() if key not in given and key not in values
         }
         hydra = [hydra_word(key, value) for key, value in (ours | values).items()]
-        return list(dict.fromkeys([*values, *given])), [*hydra, *self.words.hydra]
+        return list(dict.fromkeys([*values, *given])), [*hydra, *map(settings.quoted, self.words.hydra)]
 
     def own_defaults(self) -> dict[str, Any]:
         """Where our default differs from the official one. Naming a W&B project asks for W&B."""
@@ -212,15 +215,16 @@ class Planner:
             raise UserError(f"{videos[0]}=true needs imageio-ffmpeg.", "pip install imageio-ffmpeg")
 
     def check_seeding(self, config: Mapping[str, Any], dmcontrol: bool) -> None:
+        settings.check(
+            patching.read_series(self.checkout.upstream).closure(name for name, _ in self.patched.patches),
+            config,
+            given=given_by(words.read(self.request.words).settings(), self.presets, config),
+            kind=self.kind,
+            episode=dm_control.EPISODE_OF_DMCONTROL if dmcontrol else None,
+        )
         seed_steps = config.get("seed_steps")
         if self.kind != "train" or isinstance(seed_steps, bool) or not isinstance(seed_steps, int):
             return
-        if dmcontrol and seed_steps < dm_control.EPISODE_OF_DMCONTROL:
-            raise UserError(
-                f"seed_steps={seed_steps} is less than an episode of {dm_control.EPISODE_OF_DMCONTROL} steps, "
-                "and the replay buffer samples from whole episodes.",
-                f"write seed_steps={dm_control.EPISODE_OF_DMCONTROL} or more",
-            )
         steps = config.get("steps")
         if isinstance(steps, int) and seed_steps > steps:
             self.notes.append(

@@ -69,7 +69,7 @@ def load(code_dir: Path | str, modules: Sequence[str] | None = None) -> Isolated
             "name the folder that holds train.py (Checkout.code_dir)",
         )
     package = f"{PREFIX}{next(numbers)}"
-    Finder(package, code_dir, names).install()
+    IsolatedFinder(package, code_dir, names).install()
     return Isolated(package, code_dir, names)
 
 
@@ -84,7 +84,7 @@ def top_level_names(code_dir: Path) -> list[str]:
     return sorted({*files, *folders} - {"__pycache__"})
 
 
-class Finder(importlib.abc.MetaPathFinder):
+class IsolatedFinder(importlib.abc.MetaPathFinder):
     """Finds the modules of one load."""
 
     def __init__(self, package: str, code_dir: Path, names: tuple[str, ...]):

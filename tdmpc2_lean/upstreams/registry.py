@@ -29,6 +29,21 @@ class Release:
 
 
 @dataclass(frozen=True)
+class KnownIssue:
+    """A fault in some commits of an upstream that it has mended since.
+
+    text: what is other than it should be, in one line. patch: the optional patch that mends it here.
+    commits: those of the tried commits that have it. since, mended: the commits that brought it and mended it.
+    """
+
+    text: str
+    patch: str
+    commits: tuple[str, ...] = field(repr=False)
+    since: str = field(repr=False)
+    mended: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Upstream:
     """An official repository and the commit of it that is meant when none is named.
 
@@ -38,6 +53,7 @@ class Upstream:
     environment_variable: names a checkout or a ref to use instead of the pin.
     modules: the top-level names under which the official code imports itself.
     release: the author's release of it on package indexes, where there is one.
+    issues: known faults of older commits.
     """
 
     name: str
@@ -50,6 +66,7 @@ class Upstream:
     licence: str
     copyright: str
     release: Release | None = None
+    issues: tuple[KnownIssue, ...] = ()
 
     @property
     def pin_tree(self) -> str:
@@ -80,6 +97,20 @@ UPSTREAMS = {
             modules=("common", "envs", "trainer", "tdmpc2"),
             licence="MIT",
             copyright="Copyright (c) Nicklas Hansen (2023)",
+            issues=(
+                KnownIssue(
+                    text="the Q-functions start with other weights than from e9f5932 on: their hidden layers' standard "
+                    "deviations are 0.05 and 0.03 instead of 0.02 with model_size=1",
+                    patch="q-init",
+                    commits=(
+                        "75212c3a090115df212402ac911df446ccc2047f",
+                        "8bbc14ebabdb32ea7ada5c801dc525d0dc73bafe",
+                        "eece80123d0f5068f9aa4460b91833242a63ab54",
+                    ),
+                    since="603b67ce66135b3165f97b4e57a85cb8dd05ecc7",
+                    mended="e9f59321933cbc8e11a002b842adc7d4ffae8ff1",
+                ),
+            ),
         ),
         Upstream(
             name="dreamerv3",

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.upstreams import git, index, origin, repository, tree
+from tdmpc2_lean.upstreams.cache import built_beside, locked
 from tdmpc2_lean.upstreams.registry import Release, Upstream
 
 # The word that names it where a checkout is asked for.
@@ -42,7 +43,7 @@ def fetch(known: Upstream, sdist: Path | None = None, seconds: float | None = No
     seconds: how long to wait for the indexes' answers (default: CONTACT_SECONDS).
     """
     release, folder = known.release, folder_of(known)
-    with repository.locked(folder.name):
+    with locked(folder.name):
         if cached(known) and sdist is None:
             return folder
         if folder.exists() and not cached(known):
@@ -51,7 +52,7 @@ def fetch(known: Upstream, sdist: Path | None = None, seconds: float | None = No
             if sdist is None:
                 sdist = index.download(release.project, release.version, release.sha256, Path(temporary), seconds)
             files = read(sdist, release)
-        with repository.built_beside(folder) as building:
+        with built_beside(folder) as building:
             for path, (content, is_program) in files.items():
                 file = building / path
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +68,7 @@ def fetch(known: Upstream, sdist: Path | None = None, seconds: float | None = No
                     "the cache's file system may ignore case or modes and so hold no checkout; mend it, or set "
                     "TDMPC2_LEAN_CACHE to another folder",
                 )
-            note = origin.Origin(known.name, release.commit, found, manifest, release=release.version)
+            note = origin.OriginNote(known.name, release.commit, found, manifest, release=release.version)
             origin.write(building, note)
     return folder
 

@@ -7,7 +7,7 @@ A manifest is {path: (mode, blob id)}: posix paths from a folder's root, modes a
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 FILE, PROGRAM, LINK, SUBMODULE = "100644", "100755", "120000", "160000"
@@ -22,30 +22,36 @@ def object_id(kind: str, content: bytes) -> str:
     return hashlib.sha1(b"%s %d\0" % (kind.encode(), len(content)) + content).hexdigest()
 
 
+def paths_below(folder: Path, ignore: Iterable[str] = IGNORED) -> set[str]:
+    """The paths that `manifest_of` would have, found without reading a file."""
+    return set(walk(str(folder), "", set(ignore)))
+
+
+def walk(place: str, prefix: str, ignored: set[str]) -> Iterator[str]:
+    """Paths of all files and links below a folder, none of which is opened."""
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name in ignored:
+                continue
+            if entry.is_symlink() or entry.is_file():
+                yield prefix + entry.name
+            elif entry.is_dir():
+                yield from walk(entry.path, prefix + entry.name + "/", ignored)
+
+
 def manifest_of(folder: Path, ignore: Iterable[str] = IGNORED) -> Manifest:
     """What git would record of the files in a folder, except those whose name or folder's name is ignored.
 
     Names that git cannot hold (.git) should stay ignored. A symbolic link counts as itself, never as its
     target.
     """
-    ignored = set(ignore)
-    found: Manifest = {}
+    return manifest_of_paths(folder, paths_below(folder, ignore))
 
-    def visit(place: str, prefix: str) -> None:
-        with os.scandir(place) as entries:
-            for entry in entries:
-                if entry.name in ignored:
-                    continue
-                path = prefix + entry.name
-                if entry.is_symlink():
-                    found[path] = (LINK, object_id("blob", os.fsencode(os.readlink(entry.path))))
-                elif entry.is_dir():
-                    visit(entry.path, path + "/")
-                elif entry.is_file():
-                    found[path] = (mode_of(entry.stat()), object_id("blob", Path(entry.path).read_bytes()))
 
-    visit(str(folder), "")
-    return found
+def manifest_of_paths(folder: Path, paths: Iterable[str]) -> Manifest:
+    """What git would record of those of the files that are there."""
+    entries = ((path, entry_of(folder / path)) for path in paths)
+    return {path: entry for path, entry in entries if entry is not None}
 
 
 def entry_of(file: Path) -> tuple[str, str] | None:

@@ -118,16 +118,25 @@ def write(root: Path) -> None:
         (root / name).write_text(content, encoding="utf-8")
 
 
-def replacements(root: Path) -> dict:
-    """What in `dreamer_bridge.plan` finds the code in root, whatever it is asked for."""
+def replacements(root: Path) -> list[tuple]:
+    """(owner, name, function) by which the code in root is found, whatever is asked for, and no simulator is tried."""
+    from dreamer_bridge import plan
+    from tdmpc2_lean.environments import Environment
     from tdmpc2_lean.patched import Patched
     from tdmpc2_lean.upstreams import UPSTREAMS, Checkout
 
     checkout = Checkout("dreamerv3", root, UPSTREAMS["dreamerv3"].pin, 40 * "1", "argument")
-    return {
-        "find_checkout": lambda *a, **k: checkout,
-        "materialise": lambda *a, **k: Patched(root, checkout, (("seeding", "s"),), 40 * "2"),
-    }
+    return [
+        (plan, "find_checkout", lambda *a, **k: checkout),
+        (plan, "materialise", lambda *a, **k: Patched(root, checkout, (("seeding", "s"),), 40 * "2")),
+        (Environment, "probe", lambda *a: None),
+    ]
+
+
+def replace(root: Path) -> None:
+    """Make these replacements in this process, for good."""
+    for owner, name, function in replacements(root):
+        setattr(owner, name, function)
 
 
 def search_path() -> str:
@@ -150,8 +159,7 @@ def environment(**more) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    from dreamer_bridge import cli, plan
+    from dreamer_bridge import cli
 
-    for name, function in replacements(Path(sys.argv[1])).items():
-        setattr(plan, name, function)
+    replace(Path(sys.argv[1]))
     cli.main(sys.argv[2:])

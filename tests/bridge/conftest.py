@@ -9,7 +9,7 @@ pytest.importorskip("jax", reason="needs the extra [dreamer]")
 
 import acting
 
-from dreamer_bridge import cli, plan, settings
+from dreamer_bridge import cli, settings
 from dreamer_bridge.adapter import ADAPTER
 from tdmpc2_lean.runs.plan import Request
 
@@ -57,8 +57,8 @@ def code(tmp_path, monkeypatch) -> Path:
     root = tmp_path / "code"
     (root / "dreamerv3").mkdir(parents=True)
     (root / "dreamerv3" / "configs.yaml").write_text(CONFIGS, encoding="utf-8")
-    for name, function in acting.replacements(root).items():
-        monkeypatch.setattr(plan, name, function)
+    for owner, name, function in acting.replacements(root):
+        monkeypatch.setattr(owner, name, function)
     monkeypatch.setattr(settings, "has_accelerator", lambda: True)
     monkeypatch.setenv("TDMPC2_LEAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -8,6 +8,7 @@ import pytest
 from dreamer_bridge import arms, checkpoints, config, curve, plan, settings, trust
 from dreamer_bridge.adapter import ADAPTER, FULL_DISK, what_brings
 from dreamer_bridge.progress import DreamerProgress
+from tdmpc2_lean.environments import Environment, rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.runs import curve as curves
 from tdmpc2_lean.runs.watching import Log
@@ -223,7 +224,8 @@ def test_the_release_is_not_started_where_it_would_hang(planned, monkeypatch):
     assert planned(words[0]).checkout.release
 
 
-def test_keys_of_patches_that_are_left_out_are_not_set_and_that_is_said(planned, code):
+def test_keys_of_patches_that_are_left_out_are_not_set_and_that_is_said(planned, code, monkeypatch):
+    monkeypatch.setattr(rendering, "why_not", lambda value, source: "")
     path = code / "dreamerv3" / "configs.yaml"
     text = path.read_text()
     for key in (", clock: seconds, resume_exact: False", ", profiler: True, prefetch: True", ", log_image: True"):
@@ -233,7 +235,7 @@ def test_keys_of_patches_that_are_left_out_are_not_set_and_that_is_said(planned,
     plan = planned("task=cheetah-run")
     assert plan.configured["run.log_every"] == 120  # seconds, as the official code counts them
     assert any("profiler" in note and "no-hidden-render" in note and "resume" in note for note in plan.notes)
-    assert "MUJOCO_GL" not in plan.environment  # it renders
+    assert plan.environment["MUJOCO_GL"] == "egl"  # it renders
 
 
 def test_runs_of_other_settings_get_folders_of_their_own(planned):
@@ -255,6 +257,20 @@ def test_presets_words_and_flags_cannot_change_what_the_bridge_decides(planned, 
         with pytest.raises(UserError, match="is decided by the bridge") as told:
             planned("task=cheetah-run", *words, flags=flags)
         assert told.value.next_step
+
+
+def test_what_keeps_the_environment_from_being_made_is_told_before_the_run_has_a_folder(planned, monkeypatch, tmp_path):
+    monkeypatch.setattr(Environment, "probe", lambda *_: UserError("dm_control is broken", "mend it"))
+    with pytest.raises(UserError, match="dm_control is broken"):
+        planned("task=cheetah-run")
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_task_of_another_suite_is_told_as_such(planned):
+    """It was answered with the extra that is installed already."""
+    with pytest.raises(UserError, match="atari_pong is a task of the official code's suite atari") as told:
+        planned("task=atari_pong")
+    assert "pip install" not in told.value.next_step and "task=cheetah-run" in told.value.next_step
 
 
 @pytest.mark.parametrize(
@@ -321,7 +337,8 @@ def test_a_larger_budget_and_another_folder_decide_nothing_and_all_else_does(pla
     def deciding(*words):
         return ADAPTER.deciding(planned("task=cheetah-run", *words).configured)
 
-    assert deciding() == deciding("run.steps=5") == deciding("exp_name=other")
+    assert deciding() == deciding("run.steps=5") == deciding("exp_name=other") == deciding("run.save_every=7")
+    assert deciding() != deciding("jax.platform=cpu")  # it rounds otherwise
     assert deciding() != deciding("batch_size=8") and deciding() != deciding("agent.loss_scales.rep=0.2")
 
 

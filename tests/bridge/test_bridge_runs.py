@@ -165,14 +165,17 @@ def test_overwriting_leaves_files_that_are_no_runs(commanded, tmp_path):
 
 
 def test_overwriting_a_run_that_is_going_on_is_refused_and_does_it_no_harm(commanded, started, tmp_path):
-    process = started(*train("run.steps=300"), STEP_SECONDS=0.01)
+    process = started(*train("run.steps=100000"), STEP_SECONDS=0.01)
     until(lambda: (tmp_path / PLACE / curve.FILE).is_file())
     for words in (["overwrite=true"], []):
-        code, said = commanded(*train("run.steps=300", *words))
-        assert code == 2 and "is being made by process" in said
+        code, said = commanded(*train("run.steps=100000", *words))
+        assert code == 2 and "is being made by process" in said, said
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, said
-    assert len(curve.lines_of(tmp_path / PLACE / curve.FILE)) == 3
+    kept = record.read(tmp_path / PLACE)
+    assert process.returncode == 130 and len(kept.starts) == 1 and kept.timing.steps >= 100, said
+    assert lines(tmp_path / PLACE)
 
 
 def test_overwriting_replaces_a_run_that_is_over(commanded, tmp_path):

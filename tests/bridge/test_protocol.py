@@ -148,10 +148,9 @@ def test_many_runs_are_made_in_turn_and_one_that_was_killed_goes_on(code, tmp_pa
     script = (
         "import sys, acting\n"
         "from pathlib import Path\n"
-        "from dreamer_bridge import plan\n"
         "from tdmpc2_lean.runs import making\n"
         "import test_protocol\n"
-        "for name, function in acting.replacements(Path(sys.argv[1])).items(): setattr(plan, name, function)\n"
+        "acting.replace(Path(sys.argv[1]))\n"
         "making.carry_out(test_protocol.planned(test_protocol.TINY, Path(sys.argv[2]), 1), quiet=True)\n"
     )
     process = subprocess.Popen(

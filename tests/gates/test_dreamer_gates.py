@@ -1,12 +1,13 @@
-"""DreamerV3's gates pass on its patched official code and fail on wrong patches; skipped where the code is not."""
+"""DreamerV3's gates pass on its patched official code and fail on mutants; skipped where the code is not."""
 
 import pytest
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.upstreams import find_checkout
 from tdmpc2_lean.validation.gates.results import FAIL, PASS
-from tdmpc2_lean.validation.gates.run import SUITES, run
+from tdmpc2_lean.validation.gates.run import run
 from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
+from tdmpc2_lean.validation.gates.suites import SUITES
 
 GATES = SUITES["dreamerv3"].gates
 pytestmark = [pytest.mark.official("dreamerv3"), pytest.mark.slow]
@@ -31,7 +32,7 @@ def test_gate_passes(subject, name):
 
 
 @pytest.mark.parametrize("name", GATES)
-def test_gate_rejects_every_wrong_patch(subject, name):
+def test_gate_rejects_every_mutant(subject, name):
     report = run(subject, [name], controls=True)
     assert len(report.results) == len(controls_of(name, "dreamerv3"))
     assert report.ok, [r for r in report.results if r.outcome == FAIL]

@@ -12,10 +12,18 @@ from click.testing import CliRunner
 
 from tdmpc2_lean.commands.gate import gate as gate_command
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation.gates import dreamerv3, on_jax, process, trace, trace_dreamerv3
+from tdmpc2_lean.validation.gates import (
+    dreamerv3,
+    dreamerv3_determinism,
+    jax_shim,
+    process,
+    resuming_dreamerv3,
+    trace,
+    trace_dreamerv3,
+)
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS
-from tdmpc2_lean.validation.gates.run import SUITES, chosen
 from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject, read_config, upstream_of
+from tdmpc2_lean.validation.gates.suites import SUITES, chosen
 
 GATES = SUITES["dreamerv3"].gates
 
@@ -31,7 +39,7 @@ def test_every_gate_has_negative_controls(name):
 def test_the_gates_of_each_upstream_are_listed():
     for upstream in ("tdmpc2", "dreamerv3"):
         done = CliRunner().invoke(gate_command, ["list", "--upstream", upstream])
-        assert [line.split()[0] for line in done.output.splitlines()] == list(SUITES[upstream].gates)
+        assert [line.split()[0] for line in done.output.splitlines()] == ["gate", *SUITES[upstream].gates]
     assert "strip" in done.output and "plan-vec-one" not in done.output
 
 
@@ -78,7 +86,7 @@ def test_a_process_that_compiles_has_one_core_a_cache_of_its_own_and_no_torch(tm
     (tmp_path / "otherwise.py").write_text(
         "read = ''\ndef install(code_dir):\n    global read\n    read = str(code_dir)\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     seen = process.call("child_probe:where", tmp_path, "otherwise", process.JAX)
     assert len(seen["cores"]) == 1 and not seen["torch"]
     assert Path(seen["cache"]).parent == own_cache and seen["read"] == str(tmp_path)
@@ -122,24 +130,24 @@ def test_positional_calls_are_counted(tmp_path):
         "import jax\nf = jax.jit(g, None, None)\nh = jax.jit(g)\nk = jax.jit(g, inline=True)\n"
     )
     (folder / "b.py").write_text("import jax\nf = jax.jit(lambda x: x, (s,), m).lower(x)\n# jax.jit(g, 1, 2)\n")
-    assert on_jax.positional_calls(tmp_path) == 2
+    assert jax_shim.positional_calls(tmp_path) == 2
 
 
 @pytest.mark.parametrize(("version", "needed"), [("0.5.3", False), ("0.6.0", True), ("0.10.2", True), ("1.0", True)])
-def test_only_a_newer_jax_and_positional_calls_need_the_reader(tmp_path, monkeypatch, version, needed):
-    monkeypatch.setattr(on_jax.metadata, "version", lambda name: version)
-    assert not on_jax.is_needed(tmp_path)
+def test_only_a_newer_jax_and_positional_calls_need_the_shim(tmp_path, monkeypatch, version, needed):
+    monkeypatch.setattr(jax_shim.metadata, "version", lambda name: version)
+    assert not jax_shim.is_needed(tmp_path)
     folder = tmp_path / "embodied" / "jax"
     folder.mkdir(parents=True)
     (folder / "a.py").write_text("import jax\nf = jax.jit(g, None, None)\n")
-    assert on_jax.is_needed(tmp_path) is needed
+    assert jax_shim.is_needed(tmp_path) is needed
 
 
 def test_positions_become_the_names_they_had():
     def jit(fun, *, in_shardings=0, out_shardings=0, static_argnums=0, static_argnames=0, donate_argnums=0, inline=0):
         return fun, in_shardings, out_shardings, static_argnums, static_argnames, donate_argnums, inline
 
-    accepting = on_jax.by_position(jit)
+    accepting = jax_shim.by_position(jit)
     assert accepting("f", 1, 2, 3, None, [0], inline=True) == ("f", 1, 2, 3, None, [0], True)
     assert accepting("f", static_argnums=3) == ("f", 0, 0, 3, 0, 0, 0)
     with pytest.raises(TypeError, match="in_shardings both"):
@@ -151,7 +159,7 @@ def test_positions_become_the_names_they_had():
 def test_the_jax_at_hand_takes_positions_again(monkeypatch):
     jax = pytest.importorskip("jax")
     monkeypatch.setattr(jax, "jit", jax.jit)
-    on_jax.install(Path())
+    jax_shim.install(Path())
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     doubled = jax.jit(lambda x, n: x * n, sharding, sharding, (1,), None, [0])
     assert doubled(np.float32(3), 2) == 6
@@ -163,7 +171,7 @@ def test_the_jax_at_hand_takes_positions_again(monkeypatch):
 def test_clocks_are_driven_by_steps():
     embodied = SimpleNamespace(streams=SimpleNamespace(Prefetch=object))
     elements = SimpleNamespace(UUID=SimpleNamespace(reset=lambda debug: None))
-    trace_dreamerv3.deterministic(elements, embodied)
+    dreamerv3_determinism.deterministic(elements, embodied)
     clock, never, always = (embodied.LocalClock(every) for every in (40, 0, -1))
     assert [step for step in range(0, 130, 10) if clock(step)] == [40, 80, 120]
     assert not any(never(step) for step in range(100)) and all(always(step) for step in range(3))
@@ -176,7 +184,7 @@ def test_a_batch_is_drawn_when_it_is_asked_for():
     embodied = SimpleNamespace(streams=SimpleNamespace(Prefetch=object))
     names = []
     elements = SimpleNamespace(UUID=SimpleNamespace(reset=lambda debug: names.append(debug)))
-    trace_dreamerv3.deterministic(elements, embodied)
+    dreamerv3_determinism.deterministic(elements, embodied)
     drawn = []
     stream = iter(embodied.streams.Prefetch(lambda: iter(drawn.append(n) or n for n in range(3)), lambda x: 10 * x))
     assert drawn == [] and next(stream) == 0 and drawn == [0] and next(stream) == 10 and names == [True]
@@ -196,7 +204,7 @@ def first_observation(env):
 
 
 def test_episodes_are_shortened_and_seeded_from_outside_whatever_the_code_asks_for(suite):
-    index = trace_dreamerv3.limit_episodes(5, seed=7)
+    index = dreamerv3_determinism.limit_episodes(5, seed=7)
     first = suite.load("cartpole", "balance", task_kwargs={"random": 1})
     again = suite.load("cartpole", "balance")
     index["index"] = 1
@@ -208,7 +216,7 @@ def test_episodes_are_shortened_and_seeded_from_outside_whatever_the_code_asks_f
 
 
 def test_without_a_seed_the_code_decides(suite):
-    trace_dreamerv3.limit_episodes(5, seed=None)
+    dreamerv3_determinism.limit_episodes(5, seed=None)
     starts = [first_observation(suite.load("cartpole", "balance", {"random": seed})) for seed in (1, 1, 2)]
     assert np.array_equal(starts[0], starts[1]) and not np.array_equal(starts[0], starts[2])
 
@@ -217,7 +225,7 @@ def test_pictures_are_counted(suite, monkeypatch):
     from dm_control.mujoco import Physics
 
     monkeypatch.setattr(Physics, "render", Physics.render)
-    pictures = trace_dreamerv3.Pictures(rendering=False)
+    pictures = dreamerv3_determinism.Pictures(rendering=False)
     physics = suite.load("cartpole", "balance").physics
     assert physics.render(64, 48, camera_id=0).shape == (64, 48, 3) and pictures.count == 1
 
@@ -249,7 +257,7 @@ def test_a_stripped_prior_stays_and_all_else_moves(moved, should_move, outcome):
 
 
 def write(path, *events):
-    recorder = trace.Recorder(path, {})
+    recorder = trace.TraceRecorder(path, {})
     for step, what, value in events:
         recorder.record(step, what, {"x": value} if value is not None else {})
     recorder.close()
@@ -264,22 +272,22 @@ def test_a_reference_is_cut_where_a_resumed_run_goes_on(tmp_path):
         (10, "drive", None), (10, "policy", 3.0), (20, "losses", 4.0),
     )  # fmt: skip
     resumed = write(tmp_path / "resumed", (10, "drive", None), (10, "policy", 3.0), (20, "losses", 4.0))
-    assert dreamerv3.cut(whole, tmp_path / "tail", 10, None) == 3
+    assert resuming_dreamerv3.cut_trace(whole, tmp_path / "tail", 10, None) == 3
     assert trace.compare(tmp_path / "tail", resumed) == (3, None)
     killed = write(tmp_path / "killed", (10, "drive", None), (10, "policy", 3.0))
-    dreamerv3.cut(whole, tmp_path / "tail", 10, 2)
+    resuming_dreamerv3.cut_trace(whole, tmp_path / "tail", 10, 2)
     assert trace.compare(tmp_path / "tail", killed) == (2, None)
 
 
 def test_the_first_of_each_quantity_is_told(tmp_path):
     firsts = [
-        dreamerv3.firsts(write(tmp_path / str(number), (0, "policy", 1.0), (1, "policy", float(number))))
+        dreamerv3.first_digests(write(tmp_path / str(number), (0, "policy", 1.0), (1, "policy", float(number))))
         for number in range(2)
     ]
     assert firsts[0] == firsts[1] and list(firsts[0]) == ["policy"]
 
 
-class Process:
+class ProcessThatEnds:
     """Stands for a run in a process that ends as it is told."""
 
     def __init__(self, monkeypatch, code):
@@ -304,11 +312,12 @@ class Process:
     ],
 )
 def test_a_process_ends_as_it_should_or_the_gate_fails(tmp_path, monkeypatch, stop, code, accepted):
-    Process(monkeypatch, code)
-    arms = SimpleNamespace(budget=trace_dreamerv3.Budget(), training=SUITES["dreamerv3"].training)
-    chain = dreamerv3.Chain(tmp_path, arms, tmp_path)
+    ProcessThatEnds(monkeypatch, code)
+    runs = SimpleNamespace(budget=trace_dreamerv3.DreamerV3Budget(), tracing=SUITES["dreamerv3"].tracing)
+    run = resuming_dreamerv3.InterruptedRun(tmp_path, runs, tmp_path)
+    stop = stop and resuming_dreamerv3.Stop(*stop, "in a test")
     if accepted:
-        chain.run(tmp_path / "0.jsonl", tmp_path / "run", stop)
+        run.run(tmp_path / "0.jsonl", tmp_path / "run", stop)
     else:
         with pytest.raises(process.ChildFailed):
-            chain.run(tmp_path / "0.jsonl", tmp_path / "run", stop)
+            run.run(tmp_path / "0.jsonl", tmp_path / "run", stop)

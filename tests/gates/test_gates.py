@@ -1,4 +1,4 @@
-"""The gates pass on patched code and fail on wrong patches: on the official code where it is here, on the miniature."""
+"""The gates pass on patched code and fail on mutants: on the official code where it is here, on the miniature."""
 
 import json
 import shutil
@@ -9,11 +9,13 @@ from click.testing import CliRunner
 from tdmpc2_lean.commands.gate import gate as gate_command
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation.gates.results import FAIL, PASS
-from tdmpc2_lean.validation.gates.run import GATES, SUITES, run
+from tdmpc2_lean.validation.gates.run import run
 from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
-from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
+from tdmpc2_lean.validation.gates.suites import SUITES
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 
-SHORT = Budget(steps=90)  # still an end of an episode, an evaluation and the buffer's wrap-around
+GATES = SUITES["tdmpc2"].gates
+SHORT = TDMPC2Budget(steps=90)  # still an end of an episode, an evaluation and the buffer's wrap-around
 
 
 @pytest.mark.parametrize("name", GATES)
@@ -48,7 +50,7 @@ MINUTES = {"resume", "per-patch-identity", "seed", "plan-vec-many"}
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in MINUTES else name for name in GATES]
 )
-def test_gate_rejects_every_wrong_patch(miniature, name):
+def test_gate_rejects_every_mutant(miniature, name):
     report = run(find_subject("miniature"), [name], SHORT, controls=True)
     assert len(report.results) == len(controls_of(name))
     assert report.ok, [r for r in report.results if r.outcome == FAIL]
@@ -66,7 +68,7 @@ def test_gate_rejects_every_wrong_patch(miniature, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GATES)
-def test_gate_rejects_every_wrong_patch_on_the_official_code(official, name):
+def test_gate_rejects_every_mutant_on_the_official_code(official, name):
     report = run(find_subject(official.commit), [name], controls=True)
     assert report.ok, [r for r in report.results if r.outcome == FAIL]
 
@@ -131,3 +133,10 @@ def test_the_report_is_json_with_provenance(miniature, tmp_path):
     assert report["ok"] and report["surroundings"]["reference"]["upstream"] == "miniature"
     assert {"torch", "tensordict", "dm_control"} <= set(report["surroundings"]["versions"])
     assert "miniature" in done.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [81, 120])
+def test_resuming_is_judged_with_numbers_of_steps_that_end_between_phases(miniature, steps):
+    report = run(find_subject("miniature"), ["resume"], TDMPC2Budget(steps=steps))
+    assert report.ok and len(report.results) == 6, [r for r in report.results if r.outcome == FAIL]

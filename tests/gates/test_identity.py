@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from tdmpc2_lean.validation.gates import identity, process
+from tdmpc2_lean.validation.gates import identity, process, traced_runs
 from tdmpc2_lean.validation.gates.results import FAIL
-from tdmpc2_lean.validation.gates.subjects import Subject
-from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
+from tdmpc2_lean.validation.gates.subjects import GateSubject
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 
 
-class Runs:
-    """Stands for arms of which only some code runs."""
+class SomeRuns:
+    """Stands for traced runs of which only some code runs."""
 
     def __init__(self, *runnable):
         self.runnable = runnable
@@ -26,24 +26,24 @@ class Runs:
 @pytest.fixture
 def subject(monkeypatch):
     series = SimpleNamespace(patches=[SimpleNamespace(name=name) for name in ("a", "b", "c")])
-    monkeypatch.setattr(Subject, "prefix", lambda self, length: Path(f"prefix-{length}"))
-    return Subject("all", Path("prefix-3"), SimpleNamespace(label="official"), series)
+    monkeypatch.setattr(GateSubject, "prefix", lambda self, length: Path(f"prefix-{length}"))
+    return GateSubject("all", Path("prefix-3"), SimpleNamespace(label="official"), series)
 
 
 @pytest.mark.parametrize(("runnable", "length"), [(("prefix-0", "prefix-1"), 0), (("prefix-2", "prefix-3"), 2)])
 def test_the_reference_is_the_smallest_prefix_that_runs(subject, runnable, length):
-    found, why = identity.runnable_prefix(subject, Runs(*runnable))
+    found, why = identity.runnable_prefix(subject, SomeRuns(*runnable))
     assert found == length and why == ("" if length == 0 else "RuntimeError: no such device")
 
 
 def test_the_whole_series_is_never_its_own_reference(subject):
     for gate in (identity.default_identity, identity.per_patch_identity):
-        (result,) = gate(subject, Runs("prefix-3"))
+        (result,) = gate(subject, SomeRuns("prefix-3"))
         assert result.outcome == FAIL and "no reference" in result.detail
 
 
-def test_an_arm_is_not_compared_with_itself(tmp_path):
-    arms = identity.Arms(Budget())
+def test_a_run_is_not_compared_with_itself(tmp_path):
+    runs = traced_runs.TracedRuns(TDMPC2Budget())
     with pytest.raises(AssertionError, match="itself"):
-        arms.compare(tmp_path, tmp_path)
-    arms.close()
+        runs.compare(tmp_path, tmp_path)
+    runs.close()

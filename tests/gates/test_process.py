@@ -33,7 +33,7 @@ def names(code_dir):
 def call(tmp_path, monkeypatch):
     (tmp_path / "on_path").mkdir()
     (tmp_path / "on_path" / "child_probe.py").write_text(PROBE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "on_path"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "on_path"), prepend=os.pathsep)
     return lambda name, **how: process.call(f"child_probe:{name}", tmp_path, **how)
 
 
@@ -86,7 +86,7 @@ def test_ctrl_c_ends_a_gate_at_once_and_is_never_an_outcome(tmp_path):
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("tdmpc2-lean-traces-*/*.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert list(tmp_path.glob("tdmpc2-lean-traces-*/*.jsonl")), "no arm began"
+    assert list(tmp_path.glob("tdmpc2-lean-traces-*/*.jsonl")), "no training began"
     os.killpg(process.pid, signal.SIGINT)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 130

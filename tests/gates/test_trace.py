@@ -8,7 +8,7 @@ from tdmpc2_lean.validation.gates import trace
 
 
 def write(path, *events, dump_at=None):
-    recorder = trace.Recorder(path, {}, dump_at)
+    recorder = trace.TraceRecorder(path, {}, dump_at)
     try:
         for step, what, tensors in events:
             recorder.record(step, what, tensors)

@@ -104,7 +104,7 @@ def test_an_unknown_model_size_is_named(make_cfg):
         make_cfg(model_size=19)
 
 
-class Recorder:
+class LoopRecorder:
     """Environment, agent, buffer and logger in one: counts through episodes of 5 steps, notes what happens."""
 
     def __init__(self):
@@ -146,7 +146,7 @@ class Recorder:
 
 def test_a_run_seeds_then_catches_up_then_updates_once_a_step(code, make_cfg):
     cfg = make_cfg(steps=19, eval_freq=7, eval_episodes=1, seed_steps=10, save_video=False)
-    parts = Recorder()
+    parts = LoopRecorder()
     code.module("trainer.online_trainer").OnlineTrainer(cfg, parts, parts, parts, parts).train()
     evaluation, acting = ["eval"] * 5, ["act", "update"]
     assert parts.events == (
@@ -173,7 +173,7 @@ def test_a_run_seeds_then_catches_up_then_updates_once_a_step(code, make_cfg):
 
 def test_an_episode_is_stored_with_what_led_to_each_observation(code, make_cfg):
     cfg = make_cfg(steps=5, eval_freq=100, eval_episodes=1, seed_steps=10, save_video=False)
-    parts = Recorder()
+    parts = LoopRecorder()
     code.module("trainer.online_trainer").OnlineTrainer(cfg, parts, parts, parts, parts).train()
     (stored,) = parts.episodes
     assert stored.batch_size == (6,)

@@ -51,6 +51,12 @@ PLACE = {
 title = "Choose the place by name"
 why = "It is written into the code today."
 
+[settings.place]
+type = "text"
+nullable = true
+default = "null"
+meaning = "Where it runs."
+
 [[edit]]
 file = "code/agent.py"
 inside = "Agent.__init__"

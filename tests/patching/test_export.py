@@ -189,3 +189,22 @@ def test_a_clone_whose_git_turns_line_ends_over_gets_the_same_tree(tmp_path, ser
         "code/new/many.py",
     }
     assert b"\r" not in compare(clone).changed["code/agent.py"][1]
+
+
+def test_without_names_those_applied_are_exported_and_all_where_none_is(clone, series, tmp_path):
+    assert export(clone, tmp_path / "all", series=series).chosen == "all"
+    apply(clone, ["many"], series)
+    done = export(clone, tmp_path / "applied", series=series)
+    assert (done.patches, done.chosen, len(done.files)) == (("place", "many"), "applied", 2)
+    assert am(clone, tmp_path / "other", done.files) == done.tree == tree_of_files(clone)
+    assert export(clone, tmp_path / "named", ["count"], series).chosen == "named"
+
+
+def test_patches_applied_from_another_version_of_the_series_are_not_exported_as_if_they_were_these(
+    clone, series, tmp_path
+):
+    apply(clone, ["count"], series)
+    newer = COUNT | {"patch.toml": COUNT["patch.toml"].replace("count = 2", "count = 3")}
+    series = write_series(tmp_path / "newer", SERIES | {"count": newer})
+    with pytest.raises(UserError, match="count: applied from another version"):
+        export(clone, tmp_path / "mails", series=series)

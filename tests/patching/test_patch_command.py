@@ -1,6 +1,7 @@
 """`tdmpc2-lean patch …`: what is printed, and with which exit code."""
 
 import json
+import shlex
 
 import pytest
 
@@ -89,8 +90,11 @@ def test_show_prints_why_and_the_diff(run, plain):
 
 def test_export_names_its_files(run, clone, tmp_path):
     code, out, _ = run("export", clone, "--to", tmp_path / "mails")
-    assert code == 0 and out.count(".patch\n") == 3
+    assert code == 0 and out.count(".patch\n") == 3 and "3 patches: the whole series, as no patch is applied" in out
     assert run("export", clone, "--to", tmp_path / "mails")[0] == 2
+    run("apply", clone, "many")
+    code, out, _ = run("export", clone, "--to", tmp_path / "applied")
+    assert code == 0 and out.count(".patch\n") == 2 and f"2 patches: those applied to {clone}" in out
 
 
 def test_diff_and_audit_of_a_patched_checkout(run, checkout):
@@ -117,3 +121,31 @@ def test_every_help_text_says_something(capsys):
         with pytest.raises(SystemExit) as ended:
             main(["patch", name, "--help"])
         assert ended.value.code == 0 and len(capsys.readouterr().out) > 200
+
+
+def test_the_groups_help_names_every_verb_with_an_example(capsys):
+    with pytest.raises(SystemExit):
+        main(["patch", "--help"])
+    out = capsys.readouterr().out
+    for verb in ("check", "apply", "status", "diff", "audit", "export", "revert"):
+        assert f"tdmpc2-lean patch {verb} ~/src/tdmpc2" in out
+
+
+def test_commands_to_copy_name_paths_with_spaces_in_quotes(run, tmp_path):
+    """Every `tdmpc2-lean ...` and `git ...` of a hint names the checkout as a shell takes it."""
+    root = write_files(tmp_path / "my folder" / "check out", FILES)
+    hints = [run("export", root, "--to", tmp_path / "mails")[2]]
+    run("apply", root, "many", "count")
+    hints.append(run("revert", root, "place")[2])
+    hints.append(run("audit", root, "--function", "actt", series=False)[2])
+    (root / "code/agent.py").write_text("mine = 1\n")
+    hints.append(run("revert", root)[2])
+    toml = tmp_path / "series" / "count" / "patch.toml"
+    toml.write_text(toml.read_text() + "# newer\n")
+    hints.append(run("apply", root)[2])
+    for hint in hints:
+        assert "error: " in hint and " next: " in hint
+    named = [hint.split(" next: ")[1] for hint in hints if str(root) in hint.split(" next: ")[1]]
+    assert len(named) >= 4, hints
+    for step in named:
+        assert step.replace(shlex.quote(str(root)), "").count(str(root)) == 0, step

@@ -1,11 +1,12 @@
 """What edits make of files: anchors, snippets, styles. Pure, on small sources."""
 
+import shlex
 import textwrap
 
 import pytest
 
 from tdmpc2_lean.patching import LostAnchors, RenderError, render, render_series
-from tests.patching.conftest import AGENT, FILES, write_series
+from tests.patching.conftest import AGENT, COUNT, FILES, write_series
 
 
 def rendered(tmp_path, edits: str, source: str | bytes, code: str = "", file="f.py", **more):
@@ -333,7 +334,7 @@ def test_yaml_keys_are_top_level_and_comments_stay(tmp_path):
     config = {"config.yaml": "new:\n  # about it\n  new: 1\n\nother:\n  x: 1\n"}
 
     def edited(edit):
-        return rendered(tmp_path, f"[[edit]]\n{edit}\n", source, file="config.yaml", **config)
+        return rendered(tmp_path, f"[[edit]]\n{edit}\n", source, file="any.yaml", **config)
 
     added = "# about it\nnew: 1\n"
     code = "code = 'config.yaml:new'"
@@ -387,3 +388,18 @@ def test_the_example_series_gives_what_it_says(series):
     )
     assert new["code/new/many.py"] == b"def many(n):\n\tif n:\n\t\treturn n\n"
     assert set(new) == {"code/agent.py", "code/config.yaml", "code/loop.py", "code/new/many.py"}
+
+
+def test_a_syntax_error_of_the_checkouts_own_is_told_with_its_file_and_line_and_not_blamed_on_the_patch(series):
+    broken = FILES["code/loop.py"].replace("def loop(env):", "def loop(env):\n  count = = 0", 1)
+    with pytest.raises(RenderError, match=r"code/loop.py of the checkout does not parse.* count: line 2") as told:
+        render(series["count"], {"code/loop.py": broken.encode()})
+    assert "code/loop.py" in told.value.next_step and str(series.folder) not in told.value.next_step
+
+
+def test_a_syntax_error_that_a_patch_makes_is_told_with_the_patchs_folder_as_a_shell_takes_it(tmp_path):
+    wrong = COUNT | {"patch.toml": COUNT["patch.toml"].replace("count = 2", "count = = 2")}
+    series = write_series(tmp_path / "my series", {"count": wrong})
+    with pytest.raises(RenderError, match="count: code/loop.py would not parse after its edits: line 2") as told:
+        render(series["count"], {"code/loop.py": FILES["code/loop.py"].encode()})
+    assert shlex.quote(str(series.folder / "count")) in told.value.next_step

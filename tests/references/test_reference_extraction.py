@@ -21,8 +21,8 @@ UPSTREAM_NAMES = {"tdmpc2": "TD-MPC2", "dreamerv3": "DreamerV3"}
 FOLDER = Path(references.__file__).parent
 
 
-def source(name: str) -> extraction.Source:
-    return next(source for source in extraction.SOURCES if source.name == name)
+def source(name: str) -> extraction.Publication:
+    return next(source for source in extraction.PUBLICATIONS if source.name == name)
 
 
 def csv_of(reference: references.Reference, task: str) -> str:
@@ -178,9 +178,9 @@ def test_a_folder_without_result_files_and_no_folder_are_refused(tmp_path):
 
 def test_the_run_that_gets_farthest_is_the_curve_of_a_seed_listed_twice():
     runs = [
-        extraction.Run(1, ((0, 1.0), (100, 2.0))),
-        extraction.Run(1, ((0, 3.0), (100, 4.0), (200, 5.0))),
-        extraction.Run(2, ((0, 6.0), (200, 7.0))),
+        extraction.ListedRun(1, ((0, 1.0), (100, 2.0))),
+        extraction.ListedRun(1, ((0, 3.0), (100, 4.0), (200, 5.0))),
+        extraction.ListedRun(2, ((0, 6.0), (200, 7.0))),
     ]
     curve, oddities = extraction.curve_of("task", runs, 1)
     assert curve["steps"] == {"every": 100, "first": 0, "last": 200}
@@ -199,7 +199,7 @@ def test_the_official_files_give_the_committed_bytes(upstream, tmp_path):
     except UserError:
         pytest.skip(f"no official {UPSTREAM_NAMES[upstream]} code on this machine")
     written = extraction.extract(checkout.root, tmp_path)
-    assert len(written) == sum(upstream in source.repository for source in extraction.SOURCES)
+    assert len(written) == sum(upstream in source.repository for source in extraction.PUBLICATIONS)
     for new in written:
         committed = FOLDER / new.path.name
         assert new.path.read_bytes() == committed.read_bytes()

@@ -99,6 +99,41 @@ def test_every_reference_says_where_it_comes_from_and_in_which_units(name):
     assert reference.binning and reference.protocol["seeds"]
 
 
+@pytest.mark.parametrize("name", references.names())
+def test_every_reference_says_with_which_versions_it_was_made_or_that_it_is_not_known(name):
+    reference = references.load(name)
+    packages, source = reference.versions["packages"], reference.versions["source"]
+    assert source and all(version is None or version[0].isdigit() for version in packages.values())
+    if not packages:
+        assert source.startswith("Not known") and reference.made_with == "not known"
+    for package, version in packages.items():
+        assert (f"{package} {version}" if version else package) in reference.made_with
+
+
+def test_of_the_simulators_versions_only_tdmpc2s_own_is_known():
+    versions = {name: references.load(name).versions["packages"].get("mujoco") for name in references.names()}
+    assert {name: version for name, version in versions.items() if version} == {"tdmpc2_dmc": "2.3.1"}
+    said = references.load("dreamerv3_dmc_proprio").made_with
+    assert said == "python 3.11; no version known of dm_control, jax, mujoco, numpy"
+
+
+@pytest.mark.official
+def test_the_versions_of_tdmpc2s_reference_stand_where_it_says():
+    """In the official repository's own history, where a clone of it with that history is on this machine."""
+    from tdmpc2_lean.upstreams import find_checkout
+
+    try:
+        found = find_checkout("tdmpc2", "b67b21c", may_clone=False)
+    except UserError:
+        pytest.skip("the commit that added the curves is not on this machine")
+    asked = (found.root / "docker" / "environment.yaml").read_text()
+    for package, version in references.load("tdmpc2_dmc").versions["packages"].items():
+        if version:
+            assert f"- {package}={version}" in asked or f"- {package}=={version}" in asked
+        else:
+            assert f"{package.replace('_', '-')}==" not in asked
+
+
 def test_the_dreamerv3_reference_says_that_its_binning_is_not_known():
     assert "The source says neither" in references.load("dreamerv3_dmc_proprio").binning
 
@@ -154,6 +189,14 @@ def test_22_of_39_and_18_of_18_tasks_are_in_playground():
     assert sum(task.custom for task in without) == 11
     assert {task.domain for task in without if not task.custom} == {"dog", "quadruped"}
     assert tasks.task("dmc_ball_in_cup_catch").playground == tasks.task("cup-catch").playground == "BallInCup"
+
+
+def test_the_tasks_that_both_physics_have():
+    ours, theirs = tasks.in_both_physics("tdmpc2"), tasks.in_both_physics("dreamerv3")
+    assert (len(ours), len(theirs)) == (22, 18)
+    assert set(ours) < set(tasks.TDMPC2) and theirs == tuple(tasks.DREAMERV3)
+    assert all(tasks.TDMPC2[name].playground in PLAYGROUND for name in ours)
+    assert "dog-run" not in ours and "cheetah-run" in ours
 
 
 def test_one_dm_control_task_has_one_playground_id():

@@ -1,9 +1,11 @@
 """`tdmpc2-lean references` says what the references hold, and a user's slip ends in a suggestion."""
 
+from importlib import metadata
+
 import pytest
 from click.testing import CliRunner
 
-from tdmpc2_lean import cli, references
+from tdmpc2_lean import cli, references, tables
 from tdmpc2_lean.commands.references import references as command
 from tdmpc2_lean.references import tasks
 
@@ -50,6 +52,20 @@ def test_show_prints_a_dash_for_a_point_that_the_source_lacks():
 def test_show_finds_the_upstream_by_the_tasks_name_and_takes_another_reference():
     assert "DreamerV3 on 18" in output_of("show", "dmc_hopper_hop", "--every", "10")
     assert "SAC" in output_of("show", "cheetah-run", "--reference", "tdmpc2_dmc_vs_sac")
+
+
+def test_with_what_a_reference_was_made_is_shown_beside_what_is_here(monkeypatch):
+    monkeypatch.setattr(metadata, "version", {"mujoco": "3.17.0", "dm_control": "1.0.50"}.__getitem__)
+    assert "mujoco 2.3.1" in next(line for line in output_of("list").splitlines() if line.startswith("tdmpc2_dmc "))
+    for output in (output_of("show", "cheetah-run"), output_of("list", "tdmpc2_dmc")):
+        assert "made with: gym 0.21.0, mujoco 2.3.1" in output and "docker/environment.yaml" in output
+        assert "here: mujoco 2.3.1 then, 3.17.0 now: another physics; returns differ" in output
+    assert "made with: not known" in output_of("show", "cheetah-run", "--reference", "tdmpc2_dmc_vs_sac")
+
+
+def test_on_a_terminal_a_list_is_no_wider_than_it(monkeypatch):
+    monkeypatch.setattr(tables, "terminal_width", lambda: 80)
+    assert max(map(len, output_of("list").split("\n\n")[0].splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What tests of the series do in a process of their own, on a patched checkout's code (see validation/child.py)."""
+"""What tests of the series do in a process of their own, on a patched checkout's code (see validation/gates/process.py)."""
 
 from pathlib import Path
 
@@ -48,14 +48,42 @@ def checkpoint_formats(code_dir: Path) -> dict:
     return answers
 
 
-def old_checkpoint(code_dir: Path) -> dict:
-    """Whether a checkpoint in the format from before the compiled agent is converted to the same Q-functions."""
+def single_task_checkpoints(code_dir: Path) -> dict:
+    """Whether checkpoints of a single task's agent give their weights to another agent.
+
+    Of the format from before the compiled agent (old) and of today's (new), and with a termination head or without, as
+    only some versions have one for tasks that are not episodic. {name: {"equal", "keys": how its entries begin}}.
+    """
     import torch
 
     source = make_agent(code_dir, TINY, seed=1)
+    was = source.model.state_dict()
+    head = {key: value for key, value in was.items() if key.startswith("_termination.")}
+    made = {"_termination.0.weight": torch.zeros(32, 32), "_termination.0.bias": torch.zeros(32)}
+    answers = {}
+    for layout, state in (("old", _old_format(was)), ("new", dict(was))):
+        bare = {key: value for key, value in state.items() if key not in head}
+        for name, state in ((f"{layout}, without head", bare), (f"{layout}, with head", bare | (head or made))):
+            path = Path.cwd() / "made.pt"
+            torch.save({"model": dict(state)}, path)
+            target = make_agent(code_dir, TINY, seed=2)
+            own = {key: target.model.state_dict()[key].clone() for key in head}
+            target.load(path)
+            now = target.model.state_dict()
+            expected = was | (own if "without" in name else {})
+            tensors = [k for k in was if hasattr(was[k], "shape") and not k.endswith("__batch_size")]
+            answers[name] = {
+                "equal": [k for k in tensors if torch.equal(expected[k], now[k])] == tensors,
+                "keys": sorted({key.partition(".")[0] for key in state}),
+            }
+    return answers
+
+
+def _old_format(state: dict) -> dict:
+    """A state dict as the agent had it before it could be compiled."""
     names = ("weight", "bias", "ln.weight", "ln.bias")
     old = {}
-    for key, value in source.model.state_dict().items():
+    for key, value in state.items():
         if key.endswith(("__batch_size", "__device")) or key in ("log_std_min", "log_std_dif"):
             continue
         if "Qs" not in key:
@@ -66,13 +94,48 @@ def old_checkpoint(code_dir: Path) -> dict:
             continue
         layer, _, name = rest.partition(".")
         old[f"{owner.rstrip('_.')}.params.{4 * int(layer) + names.index(name)}"] = value
-    path = Path.cwd() / "old.pt"
-    torch.save({"model": old}, path)
-    target = make_agent(code_dir, TINY, seed=2)
-    target.load(path)
-    was, now = source.model.state_dict(), target.model.state_dict()
-    tensors = [k for k in was if hasattr(was[k], "shape") and not k.endswith("__batch_size")]
-    return {"equal": [k for k in tensors if torch.equal(was[k], now[k])] == tensors}
+    return old
+
+
+def episodic_without_termination(code_dir: Path) -> dict:
+    """What an agent for an episodic task says of a checkpoint that lacks the termination head it uses."""
+    import torch
+
+    overrides = TINY | {"episodic": True}
+    state = make_agent(code_dir, overrides, seed=1).model.state_dict()
+    path = Path.cwd() / "made.pt"
+    torch.save({"model": {key: value for key, value in state.items() if not key.startswith("_termination.")}}, path)
+    try:
+        make_agent(code_dir, overrides, seed=2).load(path)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {"error": ""}
+
+
+def q_weights(code_dir: Path) -> dict:
+    """A new agent's Q-functions: of the hidden weights, how many inputs and which standard deviation; a digest of all.
+
+    last: the largest of the last layer's weights. dynamics_std: the standard deviation in another network.
+    """
+    import hashlib
+
+    import torch
+    from tdmpc2 import TDMPC2
+
+    cfg = configuration(code_dir, Path.cwd(), {"task": "cheetah-run", "model_size": 1})
+    cfg.obs_shape, cfg.action_dim, cfg.episode_length = {"state": (17,)}, 6, 500
+    torch.manual_seed(1)
+    model = TDMPC2(cfg).model
+    weights = [model._Qs.params[layer, "weight"].detach() for layer in ("0", "1", "2")]
+    targets = [model._target_Qs_params[layer, "weight"] for layer in ("0", "1", "2")]
+    return {
+        "inputs": [weight.shape[-1] for weight in weights[:2]],
+        "std": [float(weight.std()) for weight in weights[:2]],
+        "last": float(weights[2].abs().max()),
+        "targets alike": all(map(torch.equal, weights, targets)),
+        "dynamics_std": float(model._dynamics[0].weight.std()),
+        "digest": hashlib.sha256(b"".join(weight.numpy().tobytes() for weight in weights)).hexdigest(),
+    }
 
 
 def many_environments(code_dir: Path) -> dict:
@@ -112,9 +175,9 @@ def artifacts(code_dir: Path, overrides: dict) -> dict:
     from tdmpc2 import TDMPC2
     from trainer.online_trainer import OnlineTrainer
 
-    from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget, make_env
+    from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget, make_env
 
-    budget = Budget(steps=90, seed_steps=45, eval_freq=40)
+    budget = TDMPC2Budget(steps=90, seed_steps=45, eval_freq=40)
     cfg = configuration(code_dir, Path.cwd(), budget.overrides() | TINY | {"save_agent": True} | overrides)
     env = make_env(cfg, budget)
     if cfg.save_video_files:

@@ -47,3 +47,27 @@ def test_exported_patches_give_by_git_am_the_tree_that_apply_gives(upstream, com
         subprocess.run(["git", "-C", folder, "reset", "-q", "--hard", f"HEAD~{len(files)}"], check=True)
         patching.apply(folder)
         assert tree_id(folder) == by_am
+
+
+def test_patches_used_only_by_name_do_the_same_on_top_of_the_series_where_the_code_has_not_their_effect(
+    upstream, commits, clone, tmp_path
+):
+    optional = [patch.name for patch in patching.read_series(upstream).optional]
+    if not optional:
+        pytest.skip("none in this series")
+    there = {commit: [] for commit in commits}
+    for commit, checkout in commits.items():
+        folder = clone(checkout, commit[:7])
+        before = tree_id(folder)
+        done = patching.apply(folder, ["all", *optional])
+        there[commit] = list(done.already)
+        assert [name for name in optional if name not in done.applied] == there[commit]
+        applied = tree_id(folder)
+        mails = patching.export(folder, tmp_path / f"{commit[:7]}-patches")
+        assert mails.chosen == "applied" and mails.patches == done.applied and mails.tree == applied
+        patching.revert(folder)
+        assert tree_id(folder) == before
+        subprocess.run(["git", "-C", folder, "am", "-q", *mails.files], check=True, capture_output=True)
+        assert tree_id(folder) == applied
+    pin = UPSTREAMS[upstream].pin
+    assert there == {commit: optional if commit == pin else [] for commit in commits}

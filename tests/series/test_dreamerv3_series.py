@@ -1,5 +1,6 @@
 """The DreamerV3 series: each patch fits alone and on the release's files, and does what it says."""
 
+import os
 import shutil
 
 import pytest
@@ -20,7 +21,7 @@ def probe(monkeypatch, request, official_dreamerv3):
     """Calls a probe on the fully patched code."""
     for name in ("jax", "elements", "ninjax", "portal", "optax", "chex"):
         pytest.importorskip(name, reason="the extra [dreamer] is not installed")
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent), prepend=os.pathsep)
     code = patched.materialise(official_dreamerv3).code_dir
     return lambda name: process.call(f"probes_dreamerv3:{name}", code)
 

@@ -1,17 +1,19 @@
 """The TD-MPC2 series: it applies to the miniature too, and each patch does what it says."""
 
+import os
 import subprocess
 
 import pytest
 
 from tdmpc2_lean import patched, patching
-from tdmpc2_lean.upstreams import tree_id
+from tdmpc2_lean.upstreams import UPSTREAMS, tree_id
 from tdmpc2_lean.validation.gates import process
+from tdmpc2_lean.validation.gates.subjects import find_subject
 
 
 @pytest.fixture
 def probes(monkeypatch, request):
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent), prepend=os.pathsep)
     return lambda name, code_dir, **arguments: process.call(f"probes:{name}", code_dir, **arguments)
 
 
@@ -73,8 +75,57 @@ def test_checkpoints_of_either_tensordict_load(patched_code, probes):
     assert probes("checkpoint_formats", patched_code) == {"without metadata": True, "with metadata": True}
 
 
-def test_checkpoints_of_the_old_format_load(official, probes):
-    assert probes("old_checkpoint", patched.materialise(official).code_dir) == {"equal": True}
+@pytest.mark.official
+@pytest.mark.parametrize("commit", UPSTREAMS["tdmpc2"].trees, ids=lambda commit: commit[:7])
+def test_single_task_checkpoints_of_either_format_load_on_every_commit(tried_commits, probes, commit):
+    checkout = tried_commits("tdmpc2").get(commit) or pytest.skip(f"no official TD-MPC2 code at {commit[:7]}")
+    seen = probes("single_task_checkpoints", patched.materialise(checkout).code_dir)
+    assert len(seen) == 4
+    for name, found in seen.items():
+        assert found["equal"], name
+        assert "_action_masks" not in found["keys"], name
+        assert ("_termination" in found["keys"]) == name.endswith("with head"), name
+        assert ("_detach_Qs_params" in found["keys"]) == name.startswith("new"), name
+
+
+def test_a_checkpoint_without_the_termination_head_that_an_episodic_task_uses_is_refused(official, probes):
+    code = patched.materialise(official).code_dir
+    assert "_termination" in probes("episodic_without_termination", code)["error"]
+
+
+@pytest.mark.official
+def test_q_init_starts_older_commits_with_the_weights_of_the_pin(tried_commits, probes):
+    commits = tried_commits("tdmpc2")
+    pin = UPSTREAMS["tdmpc2"].pin
+    names = ["device", "current-stack", "q-init"]
+    expected = probes("q_weights", patched.materialise(commits[pin], names).code_dir)
+    assert expected["std"] == pytest.approx([0.02, 0.02], abs=2e-4) and expected["last"] == 0
+    assert expected["dynamics_std"] == pytest.approx(0.02, abs=2e-4)
+    for commit in commits.keys() - {pin}:
+        without = probes("q_weights", patched.materialise(commits[commit], names[:2]).code_dir)
+        # PyTorch's own for a linear layer: uniform within 1 / sqrt(inputs).
+        as_made = [(3 * inputs) ** -0.5 for inputs in without["inputs"]]
+        assert without["std"] == pytest.approx(as_made, rel=0.01) and min(as_made) > 0.029, commit
+        made = patched.materialise(commits[commit], names)
+        assert "q-init" in dict(made.patches)
+        seen = probes("q_weights", made.code_dir)
+        assert seen["std"] == pytest.approx([0.02, 0.02], abs=2e-4), commit
+        assert seen["targets alike"] and seen["last"] == 0
+        # The oldest of them makes one network more before, so that it draws other weights.
+        assert (seen["digest"] == expected["digest"]) == (not commit.startswith("eece801")), commit
+
+
+def test_q_init_is_used_only_by_name_and_is_there_already_on_the_pin(official, clone):
+    series = patching.read_series("tdmpc2")
+    assert [patch.name for patch in series.optional] == ["q-init"]
+    assert "q-init" not in [patch.name for patch in (*series.closure(), *series.closure(["all"]), *series.patches)]
+    assert "q-init" not in [patch.name for patch in find_subject(str(official.root)).series.patches]
+    made = patched.materialise(official, ["all", "q-init"])
+    assert made == patched.materialise(official)
+    folder = clone(official)
+    assert patching.check(folder, names=["q-init"]).fits[0].already
+    done = patching.apply(folder, ["q-init", "device"])
+    assert (done.applied, done.already) == (("device",), ("q-init",))
 
 
 def test_planning_for_many_says_what_it_cannot_do(patched_code, probes):

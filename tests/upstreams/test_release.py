@@ -27,9 +27,9 @@ from tdmpc2_lean.upstreams import (
     registry,
     repository,
     tree_id,
+    upstream_of,
     verify,
 )
-from tdmpc2_lean.upstreams.checkout import upstream_of
 
 KNOWN = UPSTREAMS["dreamerv3"]
 FILES = {

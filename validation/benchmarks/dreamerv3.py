@@ -1,22 +1,25 @@
 """Speed of DreamerV3 as ratios: both sides measured in turn within one process, on a checkout's own code.
 
-Functions that run in a process of their own (see `child`); `tdmpc2-lean bench dreamerv3` prints what they return.
+Functions that run in a process of their own (see `gates.process`); `tdmpc2-lean bench dreamerv3` prints what they
+return.
 """
 
 import itertools
 import os
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tdmpc2_lean.validation.benchmarks.tdmpc2 import timed
+from tdmpc2_lean.validation.benchmarks.timing import in_turn, timed
 from tdmpc2_lean.validation.gates.trace_dreamerv3 import with_main
 
 SIZES = ((4, 16), (16, 64))  # sequences in a batch, and their length
+MOST_ROUNDS = 90
 
 
 def render(code_dir: Path, tasks: Sequence[str], steps: int, rounds: int, backend: str) -> dict:
-    """Seconds per env step with and without the hidden picture, for each task; a value a round.
+    """Seconds per env step with and without the hidden picture, for each task; a value per round.
 
     tasks: official names, such as dmc_walker_walk. steps: in each round. backend: the MUJOCO_GL that renders.
     Returns {task: {"with": [...], "without": [...]}}.
@@ -28,12 +31,9 @@ def render(code_dir: Path, tasks: Sequence[str], steps: int, rounds: int, backen
         for name, log_image in (("with", True), ("without", False)):
             flags = {"task": task, "env.dmc.log_image": log_image, "logdir": tempfile.mkdtemp(dir=".")}
             sides[name] = with_main(lambda agent, replay, env, *_: env(0), flags)
-        for env in sides.values():
-            drive(env, 10)
-        found[task] = {name: [] for name in sides}
-        for _ in range(rounds):
-            for name, env in sides.items():
-                found[task][name].append(timed(lambda env=env: drive(env, steps)) / steps)
+        calls = {name: lambda env=env: drive(env, steps) for name, env in sides.items()}
+        timings = in_turn(calls, rounds, time.perf_counter)
+        found[task] = {name: [s / steps for s in timing.seconds] for name, timing in timings.items()}
     return found
 
 
@@ -61,7 +61,7 @@ def compiling(code_dir: Path, batch_size: int, batch_length: int) -> dict:
         for name in ("cold", "warm"):
             jax.clear_caches()
             compilation_cache.reset_cache()
-            seconds[name] = timed(lambda: made_agent(batch_size, batch_length))
+            seconds[name] = timed(lambda: jax.block_until_ready(made_agent(batch_size, batch_length).params))
             if not any(Path(folder).iterdir()):
                 raise RuntimeError("JAX has put no compiled code into its folder: there is nothing warm to measure")
     return seconds
@@ -74,9 +74,9 @@ def made_agent(batch_size: int, batch_length: int):
 
 
 def updates(code_dir: Path, rounds: int, sizes: Sequence[Sequence[int]] = SIZES) -> dict:
-    """Seconds of an update on random batches, for each size; a value a round.
+    """Seconds of an update on random batches, for each size; a value per round.
 
-    Returns {"4x16": [...], ...}. At most 90 rounds: at the hundredth update official code starts a profiler.
+    Returns {"4x16": [...], ...}. At most MOST_ROUNDS: at the hundredth update official code starts a profiler.
     """
     import embodied
     import jax
@@ -96,16 +96,12 @@ def updates(code_dir: Path, rounds: int, sizes: Sequence[Sequence[int]] = SIZES)
         drawn = random_batch()
         stream = agent.stream(embodied.streams.Stateless(itertools.repeat(drawn).__next__))
         sides[f"{batch}x{length}"] = [agent, iter(stream), agent.init_train(batch)]
-    seconds = {name: [] for name in sides}
 
     def update(side):
+        """One update, computed when it returns: the official `train` returns before, with the results of the last."""
         agent, stream, carry = side
         side[2], _, _ = agent.train(carry, next(stream))
-        jax.block_until_ready(agent.params)
+        jax.block_until_ready((agent.params, agent.pending_sync, side[2]))
 
-    for side in sides.values():
-        update(side)
-    for _ in range(rounds):
-        for name, side in sides.items():
-            seconds[name].append(timed(lambda side=side: update(side)))
-    return seconds
+    calls = {name: lambda side=side: update(side) for name, side in sides.items()}
+    return {name: timing.seconds for name, timing in in_turn(calls, rounds, time.perf_counter, block=0.0).items()}

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tdmpc2_lean.validation.gates import process
-from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
-from tdmpc2_lean.validation.gates.subjects import Subject
+from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result, failed_to_run
+from tdmpc2_lean.validation.gates.subjects import GateSubject
 
 OBS_DIM, ACTION_DIM, NUM_ENVS = 17, 6, 16
 SMALL = {"mlp_dim": 64, "enc_dim": 64, "latent_dim": 64}
@@ -35,7 +35,7 @@ BOUND = 1e-9  # of actions in [-1, 1], double precision
 MODULE = "tdmpc2_lean.validation.gates.planning"
 
 
-def plan_vec_one(subject: Subject) -> Iterator[Result]:
+def plan_vec_one(subject: GateSubject) -> Iterator[Result]:
     """N=1 against `_plan`, over settings, and at the official sizes of model_size 5."""
     if not subject.can_plan_vec:
         yield Result("plan-vec-one", NOT_JUDGED, "the checkout has no method `plan_vec`")
@@ -48,10 +48,10 @@ def plan_vec_one(subject: Subject) -> Iterator[Result]:
                 yield Result(f"plan-vec-one/{name}", NOT_JUDGED, "the checkout has no encoder for pixels")
             cases = [case for case in cases if "obs" not in case[1]]
         try:
-            answers = process.call(f"{MODULE}:one", subject.code_dir, cases=cases)
+            answers = process.call(f"{MODULE}:planned_in_cases", subject.code_dir, cases=cases)
         except process.ChildFailed as failure:
             names = "+".join(name for name, *_ in cases)
-            yield Result(f"plan-vec-one/{names}", FAIL, failure.message, {"output": failure.output[-4000:]})
+            yield failed_to_run(f"plan-vec-one/{names}", failure, started)
             continue
         for name, seen in answers.items():
             gate, seconds = f"plan-vec-one/{name}", time.time() - started
@@ -63,7 +63,7 @@ def plan_vec_one(subject: Subject) -> Iterator[Result]:
             started = time.time()
 
 
-def plan_vec_many(subject: Subject) -> Iterator[Result]:
+def plan_vec_many(subject: GateSubject) -> Iterator[Result]:
     """N=16 against 16 single planners, independence, spread, unaligned resets."""
     if not subject.can_plan_vec:
         yield Result("plan-vec-many", NOT_JUDGED, "the checkout has no method `plan_vec`")
@@ -71,9 +71,9 @@ def plan_vec_many(subject: Subject) -> Iterator[Result]:
     for name, overrides in (("state", FEW), ("episodic", FEW | {"episodic": True})):
         started = time.time()
         try:
-            seen = process.call(f"{MODULE}:many", subject.code_dir, overrides=overrides, steps=8)
+            seen = process.call(f"{MODULE}:planned_for_many", subject.code_dir, overrides=overrides, steps=8)
         except process.ChildFailed as failure:
-            yield Result(f"plan-vec-many/{name}", FAIL, failure.message, {"output": failure.output[-4000:]})
+            yield failed_to_run(f"plan-vec-many/{name}", failure, started)
             continue
         for part, (ok, detail, figures) in seen.items():
             gate = f"plan-vec-many/{name}/{part}"
@@ -116,7 +116,7 @@ def observations(agent, *batch: int):
     return torch.randn(*batch, OBS_DIM, dtype=torch.get_default_dtype())
 
 
-def one(code_dir: Path, cases: list) -> dict:
+def planned_in_cases(code_dir: Path, cases: list) -> dict:
     """What `planned_as_one` sees in each case: name -> {"plans", "against", "divergence"}."""
     return {name: planned_as_one(make_agent(code_dir, overrides), steps) for name, overrides, steps in cases}
 
@@ -237,7 +237,7 @@ class Tape:
             torch.Tensor.exponential_ = exponential
 
 
-def many(code_dir: Path, overrides: dict, steps: int) -> dict:
+def planned_for_many(code_dir: Path, overrides: dict, steps: int) -> dict:
     """The parts of the gate: name -> (ok, detail, figures)."""
     import torch
 

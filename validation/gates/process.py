@@ -1,22 +1,26 @@
 """Runs a function on a checkout's code in a process of its own.
 
-The official code imports its modules by top-level names and registers dm_control tasks globally, so every arm of a
-gate gets a fresh process: `call` starts it, `main` is what it runs. The process has one thread, so that sums are taken
-in one order, and no OpenGL. What compiles with XLA is pinned to one core as well (`JAX`): XLA divides its sums by the
-number of cores that it sees, and gives other bits with another number.
+The official code imports its modules by top-level names and registers dm_control tasks globally, so subject and
+reference of a gate get a fresh process each: `call` starts it, `main` is what it runs. The process has one thread, so
+that sums are taken in one order, and no OpenGL. What compiles with XLA is pinned to one core as well (`JAX`): XLA
+divides its sums by the number of cores that it sees, and gives other bits with another number.
+
+No process outlives the one that started it (`die_with`), and signals end both in order (`ended_by_signals`).
 """
 
+import ctypes
 import errno
 import importlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,7 +78,10 @@ running: set[subprocess.Popen] = set()
 free_cores: queue.SimpleQueue = queue.SimpleQueue()
 for _core in sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ():
     free_cores.put(_core)
-interrupted = threading.Event()  # cleared by whoever begins anew
+interrupted = threading.Event()  # `interrupt` was called; cleared by `ended_by_signals`
+
+DEATH_OF_PARENT = 1  # Linux's PR_SET_PDEATHSIG
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class ChildFailed(UserError):
@@ -87,11 +94,11 @@ class ChildFailed(UserError):
         self.output, self.code = output, code
 
 
-def call(function: str, code_dir: Path, reader: str | None = None, stack: Stack = TORCH, **arguments) -> dict:
+def call(function: str, code_dir: Path, shim: str | None = None, stack: Stack = TORCH, **arguments) -> dict:
     """The JSON result of `module:function` called with `arguments` where `code_dir` is importable.
 
-    reader: a module whose `install(code_dir)` makes the process read the code otherwise than it is written, such as
-    `tdmpc2_lean.validation.gates.on_cpu`. Raises ChildFailed with what the process printed.
+    shim: a module whose `install(code_dir)` makes code run in the process that does not run here as it is written,
+    such as `tdmpc2_lean.validation.gates.cpu_shim`. Raises ChildFailed with what the process printed.
     """
     with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-gate-") as folder, core_for(stack) as core:
         request, answer = Path(folder) / "request.json", Path(folder) / "answer.json"
@@ -100,7 +107,8 @@ def call(function: str, code_dir: Path, reader: str | None = None, stack: Stack 
                 {
                     "function": function,
                     "code_dir": str(Path(code_dir).resolve()),
-                    "reader": reader,
+                    "shim": shim,
+                    "parent": os.getpid(),
                     "torch": stack.torch,
                     "core": core,
                     "arguments": arguments,
@@ -153,6 +161,8 @@ def output_of(command: list[str], folder: str, stack: Stack = TORCH) -> tuple[st
     )
     running.add(process)
     try:
+        if interrupted.is_set():  # since it was looked at above, when `interrupt` did not know of this process
+            process.kill()
         output, _ = process.communicate()
     finally:
         running.discard(process)
@@ -170,9 +180,61 @@ def interrupt() -> None:
         process.kill()
 
 
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP end the processes of this module, and then the body, which was waiting for them.
+
+    Nothing is raised at the place where a signal happens to find this process, so that temporary folders are removed,
+    however often it comes. At the end KeyboardInterrupt is raised for SIGINT, and for the others SystemExit with 128 +
+    their number, as a shell has it. A signal that is ignored, as under nohup, stays ignored. Only a main thread can
+    hear of signals: in others this does nothing.
+    """
+    interrupted.clear()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+
+    def obey(number, _):
+        received.append(number)
+        interrupt()
+
+    handled = [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    earlier = {number: signal.signal(number, obey) for number in handled}
+    try:
+        yield
+    except BaseException:
+        if not received:
+            raise
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+        interrupted.clear()
+    if not received:
+        return
+    if received[0] == signal.SIGINT:
+        raise KeyboardInterrupt
+    with suppress(OSError):  # the terminal may be gone
+        print(f"ended by {signal.Signals(received[0]).name}", file=sys.stderr, flush=True)
+    raise SystemExit(128 + received[0])
+
+
+def die_with(parent: int) -> None:
+    """From now on the kernel kills this process when `parent` ends, however that ends; ends it now if that is gone.
+
+    Only Linux can; elsewhere a process outlives a parent that was killed by SIGKILL. What counts there is the thread
+    that started this process: it waits in `output_of`.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DEATH_OF_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def main(request_path: str) -> None:
     """What the process does: make the code importable, call the function, write its result."""
     request = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    die_with(request["parent"])
     code_dir = Path(request["code_dir"])
     if request["core"] is not None:
         os.sched_setaffinity(0, {request["core"]})
@@ -182,8 +244,8 @@ def main(request_path: str) -> None:
         torch.set_num_threads(1)
     # `-m` puts the working folder first; only the code under test may be found by the upstream's names.
     sys.path[0] = str(code_dir)
-    if request["reader"]:
-        importlib.import_module(request["reader"]).install(code_dir)
+    if request["shim"]:
+        importlib.import_module(request["shim"]).install(code_dir)
     module, name = request["function"].split(":")
     result = getattr(importlib.import_module(module), name)(code_dir=code_dir, **request["arguments"])
     Path(request["answer"]).write_text(json.dumps(result), encoding="utf-8")

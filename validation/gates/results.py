@@ -2,7 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
+
+from tdmpc2_lean.tables import table
+from tdmpc2_lean.validation.gates.process import ChildFailed
 
 PASS, FAIL, NOT_JUDGED = "pass", "FAIL", "not judged"
 
@@ -29,7 +33,7 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class GateReport:
     """All results of one call. `surroundings`: subject, reference, versions and settings."""
 
     surroundings: dict
@@ -51,15 +55,27 @@ class Report:
         )
 
 
-def table(results: Sequence[Result]) -> str:
-    """The results as lines of text, one gate a line."""
+def failed_to_run(gate: str, failure: ChildFailed, started: float, why: str = "") -> Result:
+    """The result of a gate whose code under test did not run to its end; the end of what it printed is kept.
+
+    started: when the gate began, as time.time() has it. why: what that means, before the code's own reason.
+    """
+    printed = {"output": failure.output[-4000:]}
+    return Result(gate, FAIL, why + failure.message, printed, time.time() - started)
+
+
+def without_settings(gate: str, config: Collection[str], *settings: str) -> list[Result]:
+    """A result that says which of the settings a gate is about the checkout does not have; none where it has all."""
+    missing = [f"`{name}`" for name in settings if name not in config]
+    return [Result(gate, NOT_JUDGED, f"the checkout has no setting {', '.join(missing)}")] if missing else []
+
+
+def results_table(results: Sequence[Result], width: int | None = None) -> str:
+    """The results as lines of text, one per gate. width: see `tables.table`."""
     if not results:
         return "no gates were run"
-    width = max(len(result.gate) for result in results)
-    lines = [f"{'gate':<{width}}  {'outcome':<10}  {'s':>5}  what was seen"]
-    for result in results:
-        lines.append(f"{result.gate:<{width}}  {result.outcome:<10}  {result.seconds:5.0f}  {result.detail}")
-    return "\n".join(lines)
+    rows = [(result.gate, result.outcome, f"{result.seconds:.0f}", result.detail) for result in results]
+    return table(("gate", "outcome", "s", "what was seen"), rows, right=("s",), width=width)
 
 
 def summary(results: Sequence[Result]) -> str:

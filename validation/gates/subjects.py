@@ -11,12 +11,11 @@ from pathlib import Path
 from tdmpc2_lean import patched, places, upstreams
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching import Patch, Series, read_series, render
-from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS
-from tdmpc2_lean.upstreams.checkout import upstream_of
+from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS, upstream_of
 
 
 @dataclass(frozen=True)
-class Subject:
+class GateSubject:
     """Code under test and the official code beside it.
 
     name: for tables. code_dir: the folder from which it is run. reference: the unpatched official checkout.
@@ -65,7 +64,9 @@ def read_config(code_dir: Path) -> dict:
     return of_dreamer.flat(of_dreamer.read(code_dir)[of_dreamer.DEFAULTS])
 
 
-def find_subject(where: str | None = None, allow_local_changes: bool = False, upstream: str | None = None) -> Subject:
+def find_subject(
+    where: str | None = None, allow_local_changes: bool = False, upstream: str | None = None
+) -> GateSubject:
     """What `gate run --checkout WHERE` is about.
 
     Unpatched official code (also by default, and the miniature): the subject is that code with the whole series.
@@ -79,19 +80,34 @@ def find_subject(where: str | None = None, allow_local_changes: bool = False, up
         raise UserError(f"The miniature stands for TD-MPC2, not for {upstream}.", "name a checkout, or nothing")
     series = read_series(checkout.upstream)
     if checkout.patches or checkout.local_changes:
-        reference = upstreams.find_checkout(upstream, "release" if checkout.release else checkout.commit)
-        return Subject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None)
+        reference = upstreams.find_checkout(upstream, reference_of(checkout))
+        return GateSubject(f"{checkout.label} as it is in {checkout.root}", checkout.code_dir, reference, None)
     whole = patched.materialise(checkout, None, series)
-    return Subject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
+    return GateSubject(f"{checkout.label} + {len(series.patches)} patches", whole.code_dir, checkout, series)
+
+
+def reference_of(checkout: upstreams.Checkout) -> str:
+    """What names the unpatched code of a checkout; UserError where nothing says which that is."""
+    if checkout.release:
+        return "release"
+    if checkout.upstream == MINIATURE:
+        return MINIATURE
+    if checkout.commit is None:
+        raise UserError(
+            f"{checkout.root} is no official commit's tree and comes near to none in the cache: there is nothing to "
+            "compare it with.",
+            f"`tdmpc2-lean upstream fetch --upstream {checkout.upstream}` brings the history by which it may be known",
+        )
+    return checkout.commit
 
 
 def controls_of(gate: str, upstream: str = "tdmpc2") -> tuple[Patch, ...]:
-    """The negative controls of an upstream's gate: small wrong patches that it must reject."""
+    """The negative controls of an upstream's gate: each makes a mutant of a subject, which the gate must reject."""
     folder = places.validation_dir() / "gates" / "controls" / upstream / gate
     return tuple(read_series(upstream, folder).patches) if (folder / "series").exists() else ()
 
 
-class Files(dict):
+class ReadFiles(dict):
     """The files of a folder by posix path, read when asked for."""
 
     def __init__(self, root: Path):
@@ -111,16 +127,19 @@ class Files(dict):
 
 
 @contextmanager
-def wrong(subject: Subject, control: Patch) -> Iterator[Subject]:
-    """The subject with a wrong patch on top, in a folder that is removed afterwards, and at the end of its series."""
+def mutated(subject: GateSubject, control: Patch) -> Iterator[GateSubject]:
+    """The mutant of a subject: the control's edit on top, in a folder that is removed afterwards.
+
+    The control also stands at the end of its series, where it has one.
+    """
     code = UPSTREAMS[subject.upstream].code
     with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-control-") as folder:
         root = Path(folder)
         shutil.copytree(
             subject.code_dir, root / code, ignore=shutil.ignore_patterns("__pycache__", ".git"), dirs_exist_ok=True
         )
-        for name, content in render(control, Files(root)).items():
+        for name, content in render(control, ReadFiles(root)).items():
             (root / name).write_bytes(content)
         series = subject.series and replace(subject.series, patches=(*subject.series.patches, control))
-        name = f"{subject.name} + wrong patch {control.name}"
+        name = f"{subject.name} + mutation {control.name}"
         yield replace(subject, name=name, code_dir=root / code, series=series)

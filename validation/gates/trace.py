@@ -1,6 +1,6 @@
 """Traces: a run's record, event by event, precise enough to compare two runs bit by bit.
 
-A trace is a JSONL file. Its first line is the header: {"arm": ..., "versions": ...}. Every further line is an event:
+A trace is a JSONL file. Its first line is a header, such as {"versions": ...}. Every further line is an event:
 
     step      agent steps taken so far
     what      the quantity, such as `action`, `batch`, `losses`, `parameters`
@@ -24,7 +24,7 @@ class Dumped(Exception):
     """The event asked for by `dump_at` was written; the run need not go on."""
 
 
-class Recorder:
+class TraceRecorder:
     """Writes a trace. `record` takes named arrays or tensors; numbers count as arrays of no dimension."""
 
     def __init__(self, path: Path, header: Mapping, dump_at: int | None = None):
@@ -51,6 +51,18 @@ class Recorder:
 
     def close(self) -> None:
         self.file.close()
+
+
+class SwitchedRecorder(TraceRecorder):
+    """Records only while it is `on`: bringing a resumed run back is no part of the run."""
+
+    def __init__(self, path: Path, header: Mapping, dump_at: int | None = None, on: bool = True):
+        super().__init__(path, header, dump_at)
+        self.on = on
+
+    def record(self, step: int, what: str, tensors: Mapping) -> None:
+        if self.on:
+            super().record(step, what, tensors)
 
 
 def as_array(value):

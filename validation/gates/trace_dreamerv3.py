@@ -1,13 +1,13 @@
 """Traced training runs of DreamerV3: the official loop on a real dm_control task, recorded from outside.
 
-Runs in a process of its own (see `child`), whose import path holds one checkout's code. Nothing of the checkout is
+Runs in a process of its own (see `process`), whose import path holds one checkout's code. Nothing of the checkout is
 changed: its own `main` reads the configuration and makes agent, replay, environments and logger, its own training loop
 runs, and the calls that matter are wrapped on the instances. Only the function that `main` hands these to is replaced,
 by one that wraps them and hands them on.
 
 What threads, wall clocks and unseeded generators decide in official code is decided from outside instead, in the same
-way in every arm (`deterministic`): dm_control's random state, the step at which something is logged, reported and
-saved, when a batch is drawn, and the names of steps in the replay. Pictures are made by a stand-in that counts
+way on both sides (`dreamerv3_determinism`): dm_control's random state, the step at which something is logged, reported
+and saved, when a batch is drawn, and the names of steps in the replay. Pictures are made by a stand-in that counts
 (`Pictures`), so that no OpenGL is needed; asked for, they are rendered.
 """
 
@@ -15,12 +15,13 @@ import dataclasses
 import os
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates.trace import Dumped, Recorder
+from tdmpc2_lean.validation.gates.dreamerv3_determinism import Pictures, deterministic, limit_episodes
+from tdmpc2_lean.validation.gates.trace import Dumped, SwitchedRecorder
 from tdmpc2_lean.versions import DREAMERV3, versions
 
 
 @dataclasses.dataclass(frozen=True)
-class Budget:
+class DreamerV3Budget:
     """How much of a run a gate looks at; what is not named here is `dmc_proprio` of the official configuration.
 
     seed: the official default, with which patched samplers draw as the official do, which are always seeded with 0.
@@ -63,6 +64,35 @@ class Budget:
             "run.save_every": self.save_every,
         }
 
+    @property
+    def end(self) -> int:
+        """The env step at which the official loop ends: it makes DRIVE of them at a time."""
+        return -(-self.steps // DRIVE) * DRIVE
+
+    @property
+    def first_update(self) -> int:
+        """The env step at which as many sequences as a batch has steps have been in the replay for the first time.
+
+        An environment's first sequence is there after `batch_length` steps and one of context, then one more per step.
+        """
+        return self.batch_size * self.batch_length + self.envs * self.batch_length
+
+    @property
+    def full(self) -> int:
+        """The env step after which each further one evicts the oldest sequence from the replay."""
+        return self.replay_size + self.envs * self.batch_length
+
+    def lacks(self) -> list[str]:
+        """What of all that the gates on training promise to compare a run of so few steps does not reach."""
+        reached = {
+            "an end of an episode": self.end > self.envs * self.episode_length,
+            "a report": self.end >= self.report_every,
+            "an update from a replay that evicts": self.end > max(self.full, self.first_update),
+        }
+        return [what for what, is_reached in reached.items() if not is_reached]
+
+
+DRIVE = 10  # env steps that the official loop makes before it looks at its clocks again
 
 # Small enough for a CPU, in single precision, environments in this process, nothing sent anywhere.
 ON_CPU = {
@@ -102,7 +132,7 @@ def train(
     Returns {"events", "updates", "reports", "pictures", "moved", "versions"}: pictures asked for, and for each
     parameter of the networks whether training moved it.
     """
-    budget = Budget(**budget)
+    budget = DreamerV3Budget(**budget)
     if rendering:
         os.environ["MUJOCO_GL"] = rendering
     pictures = Pictures(bool(rendering))
@@ -114,8 +144,8 @@ def train(
 
     if from_outside:
         deterministic(elements, embodied)
-    recorder = Switched(Path(trace), {"versions": versions(DREAMERV3)}, dump_at)
-    run = Run(recorder, from_outside, record_reports, without_pictures, index, stop)
+    recorder = SwitchedRecorder(Path(trace), {"versions": versions(DREAMERV3)}, dump_at, on=False)
+    run = RecordedRun(recorder, from_outside, record_reports, without_pictures, index, stop)
     official_train = embodied.run.train
     flags = budget.flags() | {"logdir": logdir or str(Path.cwd() / "logdir")} | (overrides or {})
     try:
@@ -153,104 +183,7 @@ def with_main(train, flags: dict):
     return returned[0]
 
 
-class Switched(Recorder):
-    """Records only while it is on: bringing a resumed run back is no part of the run."""
-
-    on = False
-
-    def record(self, step, what, tensors):
-        if self.on:
-            super().record(step, what, tensors)
-
-
-class Pictures:
-    """Counts the pictures that are asked for; unless `rendering`, makes black ones instead of rendering."""
-
-    def __init__(self, rendering: bool):
-        from dm_control.mujoco import Physics
-
-        self.count = 0
-        render = Physics.render
-
-        def counted(physics, height=240, width=320, *args, **kwargs):
-            self.count += 1
-            if rendering:
-                return render(physics, height, width, *args, **kwargs)
-            import numpy as np
-
-            return np.zeros((height, width, 3), np.uint8)
-
-        Physics.render = counted
-
-
-def limit_episodes(length: int, seed: int | None) -> dict:
-    """From now on dm_control's tasks end after `length` env steps.
-
-    seed: given, environment i draws from a generator seeded with seed + i, whatever the code asks for; i is the value
-    of "index" in the dictionary returned.
-    """
-    from dm_control import suite
-
-    index = {"index": 0}
-    load = suite.load
-
-    def limited(domain_name, task_name, task_kwargs=None, *args, **kwargs):
-        if seed is not None:
-            task_kwargs = {**(task_kwargs or {}), "random": seed + index["index"]}
-        env = load(domain_name, task_name, task_kwargs, *args, **kwargs)
-        if not hasattr(env, "_step_limit"):
-            raise RuntimeError(f"dm_control's {domain_name}-{task_name} has no step limit to shorten")
-        env._step_limit = length
-        return env
-
-    suite.load = limited
-    return index
-
-
-def deterministic(elements, embodied) -> None:
-    """Steps instead of wall clocks, batches drawn when they are asked for, and numbered instead of random names."""
-
-    class StepClock:
-        """Due at every multiple of `every` env steps; 0 is never, negative always, as in official clocks."""
-
-        def __init__(self, every, first=False):
-            self.every, self.due = every, every
-
-        def __call__(self, step=None, skip=None):
-            if skip or self.every == 0:
-                return False
-            if self.every < 0:
-                return True
-            is_due = int(step) >= self.due
-            while int(step) >= self.due:
-                self.due += self.every
-            return is_due
-
-    class Synchronous(embodied.streams.Prefetch):
-        """A stream without a thread."""
-
-        def __init__(self, source, transform=None, amount=1):
-            self.source = iter(source) if hasattr(source, "__iter__") else source()
-            self.transform = transform or (lambda data: data)
-
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            return self.transform(next(self.source))
-
-        def save(self):
-            return self.source.save()
-
-        def load(self, state):
-            self.source.load(state)
-
-    elements.UUID.reset(debug=True)
-    embodied.LocalClock = StepClock
-    embodied.streams.Prefetch = Synchronous
-
-
-class Run:
+class RecordedRun:
     """What the official `main` made for one run, wrapped so that each result is recorded."""
 
     def __init__(self, recorder, named_steps, record_reports, without_pictures, index, stop):

@@ -1,6 +1,6 @@
-"""Traced training runs: the official trainer on a real dm_control task, recorded from outside.
+"""Traced training runs of TD-MPC2: the official trainer on a real dm_control task, recorded from outside.
 
-Runs in a process of its own (see `child`), whose import path holds one checkout's code. Nothing of the checkout is
+Runs in a process of its own (see `process`), whose import path holds one checkout's code. Nothing of the checkout is
 changed: objects are made by its own constructors in the order of its own train.py, and the calls that matter are
 wrapped on the instances.
 """
@@ -9,15 +9,15 @@ import dataclasses
 import random
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates.trace import Dumped, Recorder
+from tdmpc2_lean.validation.gates.trace import Dumped, TraceRecorder
 
 
 @dataclasses.dataclass(frozen=True)
-class Budget:
+class TDMPC2Budget:
     """How much of a run a gate looks at. Small networks and few samples; everything else is the official default.
 
     steps, seed_steps, eval_freq, buffer_size and episode_length count agent steps. The defaults see random actions
-    (0-45), pretraining at step 45, planned actions and one update a step, ends of episodes every 40 steps,
+    (0-45), pretraining at step 45, planned actions and one update per step, ends of episodes every 40 steps,
     evaluations at 0, 80 and 120, and a buffer that wraps around in the second episode.
     """
 
@@ -41,6 +41,28 @@ class Budget:
         """As configuration keys of the official code."""
         return {k: v for k, v in dataclasses.asdict(self).items() if k not in {"seed_steps", "episode_length"}}
 
+    def stored(self, step: int) -> int:
+        """Rows in the replay buffer, if it were unbounded, when `step` agent steps were taken.
+
+        An episode is stored when the step after it begins, with a row more than it has steps.
+        """
+        return max(0, step - 1) // self.episode_length * (self.episode_length + 1)
+
+    def is_full(self, step: int) -> bool:
+        """Whether the replay buffer has begun to overwrite its oldest rows when `step` agent steps were taken."""
+        return self.stored(step) > min(self.buffer_size, self.steps)
+
+    def lacks(self) -> list[str]:
+        """What of all that the gates on training promise to compare a run of so few steps does not reach."""
+        end, length = self.steps + 1, self.episode_length  # the official loop takes a step more than it is told
+        evaluated = -(-self.eval_freq // length) * length  # at the end of the episode in which it is due
+        reached = {
+            "planned actions after seeding": end > self.seed_steps + 1,
+            "an evaluation while it trains": end > evaluated,
+            "an update from a full replay buffer": self.is_full(end),
+        }
+        return [what for what, is_reached in reached.items() if not is_reached]
+
 
 def configuration(code_dir: Path, work_dir: Path, overrides: dict):
     """The checkout's own configuration with overrides, as its own parser makes it of one that Hydra has composed.
@@ -60,7 +82,7 @@ def configuration(code_dir: Path, work_dir: Path, overrides: dict):
     return parse_cfg(OmegaConf.merge(config, off, {k: v for k, v in overrides.items()}))
 
 
-def make_env(cfg, budget: Budget):
+def make_env(cfg, budget: TDMPC2Budget):
     """The official environment, with the budget's episode length and seeding phase."""
     from envs import make_env as official_make_env
 
@@ -95,9 +117,9 @@ def train(
 
     from tdmpc2_lean.versions import versions
 
-    budget = Budget(**budget)
+    budget = TDMPC2Budget(**budget)
     cfg = configuration(code_dir, Path.cwd(), budget.overrides() | (overrides or {}))
-    recorder = Recorder(Path(trace), {"versions": versions()}, dump_at)
+    recorder = TraceRecorder(Path(trace), {"versions": versions()}, dump_at)
     set_seed(cfg.seed)
     env = make_env(cfg, budget)
     if seed_actions:
@@ -116,7 +138,7 @@ def train(
     return {"events": recorder.events, "updates": counts["updates"], "versions": versions()}
 
 
-def watch(trainer, recorder: Recorder, record_evaluations: bool = True) -> dict:
+def watch(trainer, recorder: TraceRecorder, record_evaluations: bool = True) -> dict:
     """Wraps what the trainer calls so that each result is recorded; returns live counts."""
     agent, env, buffer, logger = trainer.agent, trainer.env, trainer.buffer, trainer.logger
     counts = {"updates": 0, "evaluating": False}

@@ -10,17 +10,17 @@ from fractions import Fraction
 from pathlib import Path
 
 from tdmpc2_lean.validation.gates import process
-from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
-from tdmpc2_lean.validation.gates.subjects import Subject
+from tdmpc2_lean.validation.gates.results import FAIL, PASS, Result, failed_to_run, without_settings
+from tdmpc2_lean.validation.gates.subjects import GateSubject
 
 RATIOS = ("1", "0.5", "0.25", "2", "1/3", "0.1", "7/5", "3")
 STEPS, SEED_STEPS, EPISODE = 1500, 50, 25
 
 
-def utd_count(subject: Subject) -> Iterator[Result]:
-    """One result a ratio, and one for a pretraining count of its own."""
-    if "utd" not in subject.config:
-        yield Result("utd-count", NOT_JUDGED, "the checkout has no setting `utd`")
+def utd_count(subject: GateSubject) -> Iterator[Result]:
+    """One result per ratio, and one for a pretraining count of its own."""
+    if missing := without_settings("utd-count", subject.config, "utd"):
+        yield from missing
         return
     started = time.time()
     try:
@@ -33,7 +33,7 @@ def utd_count(subject: Subject) -> Iterator[Result]:
             episode=EPISODE,
         )
     except process.ChildFailed as failure:
-        yield Result("utd-count", FAIL, failure.message, {"output": failure.output[-4000:]})
+        yield failed_to_run("utd-count", failure, started)
         return
     for ratio, by_step in counted["by_ratio"].items():
         yield judged_count(ratio, by_step, SEED_STEPS, time.time() - started)

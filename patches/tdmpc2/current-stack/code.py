@@ -19,27 +19,38 @@ class Ensemble:
         return module
 
 
-def match_metadata(target_state_dict, source_state_dict):
+def match_metadata(target_state_dict, source_state_dict, episodic):
     """
     Adds or drops the entries for batch size and device that tensordict keeps in
-    a state dict or not, depending on its version.
+    a state dict or not, depending on its version, and drops entries without a value.
+    Likewise with the termination head where it is not used: some versions have it
+    for every task, others for episodic ones only.
     """
     metadata = ('.__batch_size', '.__device')
-    state_dict = {k: v for k, v in source_state_dict.items() if not k.endswith(metadata)}
-    state_dict.update({k: v for k, v in target_state_dict.items() if k.endswith(metadata)})
+    unused = () if episodic else ('_termination.',)
+    state_dict = {
+        k: v for k, v in source_state_dict.items()
+        if v is not None and not k.endswith(metadata) and (k in target_state_dict or not k.startswith(unused))
+    }
+    state_dict.update({
+        k: v for k, v in target_state_dict.items()
+        if k.endswith(metadata) or k.startswith(unused) and k not in state_dict
+    })
     return state_dict
 
 
 def with_metadata(state_dict):
     """
-    The state dict with all entries that the conversion of old checkpoints expects.
+    The state dict with all entries that the conversion of old checkpoints expects,
+    those without a value that this model does not have.
     """
     prefixes = ('_Qs.params.', '_detach_Qs_params.', '_target_Qs_params.')
-    return {**{p + k: None for p in prefixes for k in ('__batch_size', '__device')}, **state_dict}
+    expected = [p + k for p in prefixes for k in ('__batch_size', '__device')] + ['_action_masks']
+    return {**dict.fromkeys(expected), **state_dict}
 
 
 def metadata(self, state_dict, match_metadata):
-    state_dict = match_metadata(self.model.state_dict(), state_dict)
+    state_dict = match_metadata(self.model.state_dict(), state_dict, self.cfg.episodic)
 
 
 def import_match_metadata():

@@ -1,9 +1,9 @@
-"""The gate `resume`: does a run that was killed and resumed compute what the uninterrupted run computes, bit for bit?
+"""The gate `resume` on TD-MPC2: does a run that was killed and resumed compute what the uninterrupted one computes?
 
 One run is never interrupted and saves nothing: the reference. A second one saves at every step, which may not change
 what it computes. Copies of what it saved, at steps in every phase of training, are then resumed, and each must go on
 as the reference did: actions, transitions, batches, losses, parameters, optimisers, running scale, evaluations and
-random states are compared (see `traced`).
+random states are compared (see `trace_tdmpc2`).
 """
 
 import dataclasses
@@ -17,51 +17,65 @@ from functools import cached_property
 from pathlib import Path
 
 from tdmpc2_lean.validation.gates import process, trace
-from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result
-from tdmpc2_lean.validation.gates.subjects import Subject
-from tdmpc2_lean.validation.gates.trace import Dumped, Recorder
-from tdmpc2_lean.validation.gates.trace_tdmpc2 import Budget
+from tdmpc2_lean.validation.gates.results import FAIL, PASS, Result, failed_to_run, without_settings
+from tdmpc2_lean.validation.gates.subjects import GateSubject
+from tdmpc2_lean.validation.gates.trace import Dumped, SwitchedRecorder
+from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 
-MODULE = "tdmpc2_lean.validation.gates.resuming"
+MODULE = "tdmpc2_lean.validation.gates.resuming_tdmpc2"
 
 
-def stops(budget: Budget) -> dict[str, int]:
-    """Agent steps at which a run is resumed, by what is going on there; episodes end at multiples of their length."""
-    length = budget.episode_length
-    return {
-        "within the first episode, nothing stored yet": length // 2,
-        "within an episode, an evaluation due": budget.eval_freq + 3,
-        "between episodes, an evaluation due": 2 * length,
-        "within the last episode, the buffer full": budget.steps // length * length + 3,
-        "finished": budget.steps + 1,
+def planned(budget: TDMPC2Budget) -> tuple[dict[str, int], list[str]]:
+    """Agent steps at which a run is resumed, by what is going on there, and what of this so few steps do not reach.
+
+    Every step named is one after which the run saves. Episodes end at multiples of their length; an evaluation that
+    is due is made when the next one begins.
+    """
+    length, within = budget.episode_length, range(1, budget.steps + 1)
+
+    def is_due(step: int) -> bool:
+        """Whether the run waits for the end of its episode to evaluate."""
+        asked = (step - 1) // budget.eval_freq * budget.eval_freq
+        return asked > 0 and -(-asked // length) * length >= step
+
+    full = [step for step in within if budget.is_full(step) and step % length]
+    places = {
+        "within the first episode, nothing stored yet": [step for step in within if length // 2 <= step < length][:1],
+        "within an episode, an evaluation due": [step for step in within if is_due(step) and step % length][:3],
+        "between episodes, an evaluation due": [step for step in within if is_due(step) and step % length == 0][:1],
+        "within the last episode, the buffer full": [step for step in full if step // length == full[-1] // length][:3],
     }
+    # Of the first three steps of a place the last: some of the episode is behind, where there is room for it.
+    stops = {what: steps[-1] for what, steps in places.items() if steps} | {"finished": budget.steps + 1}
+    return stops, [f"a stop {what}" for what, steps in places.items() if not steps]
 
 
-def resume(subject: Subject, budget: Budget) -> Iterator[Result]:
+def resume(subject: GateSubject, budget: TDMPC2Budget) -> Iterator[Result]:
     """One result for saving, and one for each step at which the run is resumed."""
-    if "checkpoint_minutes" not in subject.config:
-        yield Result("resume", NOT_JUDGED, "the checkout has no setting `checkpoint_minutes`")
+    if missing := without_settings("resume", subject.config, "checkpoint_minutes"):
+        yield from missing
         return
     with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-resume-") as folder:
-        arms = Arms(subject.code_dir, budget, Path(folder))
-        yield arms.judged("resume/saving", "a run that saves at every step", lambda: arms.saving())
-        for name, step in stops(budget).items():
-            what = f"resumed at step {step}, {name}"
-            yield arms.judged(f"resume/{step}", what, lambda step=step: arms.resumed(step))
+        runs = ResumedRuns(subject.code_dir, budget, Path(folder))
+        yield runs.judged("resume/saving", "a run that saves at every step", lambda: runs.saving())
+        for what, step in runs.stops.items():
+            told = f"resumed at step {step}, {what}"
+            yield runs.judged(f"resume/{step}", told, lambda step=step: runs.resumed(step))
 
 
-class Arms:
+class ResumedRuns:
     """The runs of the gate, made in two processes: the two from the start, then all that are resumed."""
 
-    def __init__(self, code_dir: Path, budget: Budget, folder: Path):
+    def __init__(self, code_dir: Path, budget: TDMPC2Budget, folder: Path):
         self.code_dir, self.budget, self.folder = code_dir, budget, folder
+        self.stops, _ = planned(budget)
 
     def judged(self, gate: str, what: str, compare) -> Result:
         started = time.time()
         try:
             events, here = compare()
         except process.ChildFailed as failure:
-            return Result(gate, FAIL, failure.message, {"output": failure.output[-4000:]}, time.time() - started)
+            return failed_to_run(gate, failure, started)
         figures = {"events": events} | (dataclasses.asdict(here) if here else {})
         if here is not None:
             return Result(gate, FAIL, f"{what}: {here}", figures, time.time() - started)
@@ -79,13 +93,13 @@ class Arms:
     @cached_property
     def from_start(self) -> None:
         """Makes the uninterrupted run, and the one that saves, with copies <step>.pt of what it saved."""
-        copied = list(stops(self.budget).values())
+        copied = list(self.stops.values())
         self.make({"reference": {}, "saving": {"saving": True, "copied": copied}})
 
     @cached_property
     def from_copies(self) -> None:
         """Makes all runs that are resumed."""
-        steps = stops(self.budget).values()
+        steps = self.stops.values()
         self.make({f"resumed-at-{step}": {"saving": True, "start": f"{step}.pt"} for step in steps})
 
     def saving(self) -> tuple[int, trace.Divergence | None]:
@@ -124,20 +138,10 @@ class Arms:
 # What follows runs in a process of its own, on the checkout's code.
 
 
-class Switched(Recorder):
-    """Records only while it is on: bringing an environment back is no part of the run."""
-
-    on = True
-
-    def record(self, step, what, tensors):
-        if self.on:
-            super().record(step, what, tensors)
-
-
 def train_all(code_dir: Path, folder: str, budget: dict, runs: dict[str, dict]) -> dict:
     """Makes several runs, one after another; each has a folder <name> and a trace <name>.jsonl."""
     for name, arguments in runs.items():
-        train(code_dir, Path(folder), name, Budget(**budget), **arguments)
+        train(code_dir, Path(folder), name, TDMPC2Budget(**budget), **arguments)
     return {}
 
 
@@ -145,7 +149,7 @@ def train(
     code_dir: Path,
     folder: Path,
     name: str,
-    budget: Budget,
+    budget: TDMPC2Budget,
     saving: bool = False,
     copied: Sequence[int] = (),
     start: str | None = None,
@@ -168,7 +172,7 @@ def train(
     if saving:
         settings |= {"checkpoint_minutes": 0, "checkpoint_mid_episode": True}
     cfg = configuration(code_dir, folder / name, budget.overrides() | settings)
-    recorder = Switched(folder / f"{name}.jsonl", {}, dump_at)
+    recorder = SwitchedRecorder(folder / f"{name}.jsonl", {}, dump_at)
     set_seed(cfg.seed)
     env, agent, buffer, logger = make_env(cfg, budget), TDMPC2(cfg), Buffer(cfg), Logger(cfg)
     online_trainer.make_env = lambda cfg: make_env(cfg, budget)

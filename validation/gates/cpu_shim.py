@@ -34,7 +34,7 @@ class ReadForCPU(ast.NodeTransformer):
         return node
 
 
-class Loader(importlib.machinery.SourceFileLoader):
+class CPULoader(importlib.machinery.SourceFileLoader):
     """Compiles a module's source, read for the CPU; never uses or writes a bytecode cache."""
 
     def get_code(self, fullname: str):
@@ -43,7 +43,7 @@ class Loader(importlib.machinery.SourceFileLoader):
         return compile(ast.fix_missing_locations(module), path, "exec", dont_inherit=True)
 
 
-class Finder(importlib.abc.MetaPathFinder):
+class CPUFinder(importlib.abc.MetaPathFinder):
     """Finds modules below `code_dir` only."""
 
     def __init__(self, code_dir: Path):
@@ -54,10 +54,10 @@ class Finder(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(fullname, places)
         if spec is None or not spec.origin or self.code_dir not in Path(spec.origin).resolve().parents:
             return None
-        spec.loader = Loader(fullname, spec.origin)
+        spec.loader = CPULoader(fullname, spec.origin)
         return spec
 
 
 def install(code_dir: Path) -> None:
     """From now on this process reads the modules of `code_dir` for the CPU."""
-    sys.meta_path.insert(0, Finder(code_dir))
+    sys.meta_path.insert(0, CPUFinder(code_dir))
