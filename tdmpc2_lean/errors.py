@@ -2,6 +2,7 @@
 
 Exit codes of every command: 0 done, and every check passed; 1 a check said no (a gate failed, a patch
 does not apply, a verification failed); 2 bad input or surroundings (this module's errors); 130 interrupted.
+`validate report` alone answers with a verdict: 0 PASS, 1 FAIL, 2 INCOMPLETE, and 3 where nothing could be judged.
 """
 
 import shlex
