@@ -21,6 +21,7 @@ DREAMER = criteria.criterion("dreamerv3-dm_control")
 TDMPC2 = criteria.criterion("tdmpc2-dm_control")
 # Criteria of few tasks, where what is tested does not depend on how many there are.
 TWO_TASKS = dataclasses.replace(TDMPC2, tasks=("cheetah-run", "walker-run"))
+OF_FIVE_SEEDS = dataclasses.replace(criteria.criterion("dreamerv3-dm_control"), tasks=("dmc_cheetah_run",))
 FEW = {"resamples": 20}
 
 
@@ -312,14 +313,15 @@ def test_the_report_shows_what_a_variant_changed_of_the_protocol(tmp_path):
     write_all(tmp_path, presets=["fast"])
     for text in texts(tmp_path):
         assert "What the variant changes" in text
-    for row in ("| batch_size | 256 | 512 |", "| iterations | 6 | 3 |", "| utd | 1 | 0.5 |"):
+    for row in ("| `batch_size` | 256 | 512 |", "| `iterations` | 6 | 3 |", "| `utd` | 1 | 0.5 |"):
         assert row in texts(tmp_path)[0]
 
 
 def test_the_caveat_of_a_criterion_stands_beside_its_verdict(tmp_path):
     playground = dataclasses.replace(criteria.criterion("tdmpc2-playground"), tasks=("cheetah-run",))
     write_all(tmp_path, playground)
-    assert playground.caveat in texts(tmp_path, playground)[0].split("\n\n")[1].replace("\\", "")
+    beside = texts(tmp_path, playground)[0].replace("\\", "").split("\n\n")[1:4]
+    assert playground.caveat in " ".join(beside)
 
 
 # Lines
@@ -607,3 +609,23 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(tmp_pa
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         report.write(tmp_path / "runs", tmp_path / "file" / "out", **FEW)
+
+
+@pytest.mark.parametrize("spoiled", [{"iterations": 1}, None])
+def test_spoiling_the_runs_of_low_seeds_makes_no_pass(tmp_path, spoiled):
+    """Five seeds of which two are low; without these two the three others would do."""
+    runs = synthetic.runs(OF_FIVE_SEEDS, shift=-40.0)
+    low = [dataclasses.replace(run, values=[0.0] * len(run.values)) if run.seed > 2 else run for run in runs]
+    write_all(tmp_path, OF_FIVE_SEEDS, low)
+    assert found(tmp_path, OF_FIVE_SEEDS).state == FAIL
+    for path in sorted(tmp_path.rglob("run.json")):
+        if json.loads(path.read_text())["specification"]["seed"] > 2:
+            if spoiled is None:
+                path.write_text("{")
+            else:
+                record = json.loads(path.read_text())
+                record["settings"]["batch_size"] = 1
+                path.write_text(json.dumps(record))
+    result = found(tmp_path, OF_FIVE_SEEDS)
+    assert result.state == INCOMPLETE
+    assert ("run off protocol" if spoiled else "cannot be read") in texts(tmp_path, OF_FIVE_SEEDS)[0]

@@ -342,10 +342,11 @@ def judge(criterion: Criterion, runs: Iterable[ScoredRun], reference: Reference 
         if not run.off_protocol:
             judged[run.task].append(run)
     names = [window.name for window in criterion.windows(criterion.tasks[0])]
+    left_out = {task: seeds_left_out(criterion, task, known) for task in criterion.tasks}
     results = []
     for index, name in enumerate(names):
         of_tasks = [
-            judge_task(criterion, task, criterion.windows(task)[index], judged[task], reference)
+            judge_task(criterion, task, criterion.windows(task)[index], judged[task], reference, left_out[task])
             for task in criterion.tasks
         ]
         results.append(judge_window(name, of_tasks, criterion.needed))
@@ -354,10 +355,28 @@ def judge(criterion: Criterion, runs: Iterable[ScoredRun], reference: Reference 
     return Verdict(criterion, tuple(results), state, tuple(r for r in known if r.off_protocol), other_tasks)
 
 
+def seeds_left_out(criterion: Criterion, task: str, runs: Sequence[ScoredRun]) -> list[str]:
+    """The protocol's seeds that were run on the task, and off protocol only: why the others may not speak for them."""
+    of_task = [run for run in runs if run.task == task]
+    sound = {run.seed for run in of_task if not run.off_protocol}
+    return [
+        f"seed {run.seed} was run off protocol ({run.off_protocol[0]})"
+        for run in of_task
+        if run.off_protocol and run.seed in criterion.seeds and run.seed not in sound
+    ]
+
+
 def judge_task(
-    criterion: Criterion, task: str, window: Window, runs: Sequence[ScoredRun], reference: Reference
+    criterion: Criterion,
+    task: str,
+    window: Window,
+    runs: Sequence[ScoredRun],
+    reference: Reference,
+    left_out: Sequence[str] = (),
 ) -> TaskResult:
     """One task at one window, from all its runs that are on protocol.
+
+    left_out: why seeds that were run are not among them; with any, the task is not judged.
 
     UNJUDGED, with the reason, unless the runs' seeds are the protocol's or a prefix of them of at least 3,
     each once, and every run has reached the window's end with a finite value at each of the window's points
@@ -373,7 +392,7 @@ def judge_task(
             faults.append(f"seed {run.seed} {fault}")
         else:
             ours[run.seed] = value
-    faults += _faults_of_seeds(criterion, runs)
+    faults += [*_faults_of_seeds(criterion, runs), *left_out]
     result = TaskResult(task, window, ours, theirs, bar, UNJUDGED, "; ".join(faults))
     if faults:
         return result

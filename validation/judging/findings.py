@@ -120,6 +120,8 @@ class Report:
     judgements: a criterion's default first, then its variants.
     deciding: those that the state comes from: of each criterion that decides the default, a variant only where
         nothing ran by the default.
+    unread: the folders with a curve whose record cannot be read. With any there is no PASS: which runs they are, and what
+        they would change, nobody knows.
     """
 
     judgements: tuple[Judgement, ...]
@@ -130,6 +132,7 @@ class Report:
     complaints: tuple[Complaint, ...]
     origins: tuple[provenance.Origin, ...]
     flags: tuple[provenance.Flag, ...]
+    unread: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -160,6 +163,9 @@ def report(
     judgements = [_judgement(known[name], variant, groups, options) for name, variant in names]
     deciding = _deciding(judgements)
     states = {judgement.verdict.state for judgement in deciding}
+    unread = tuple(folder.name for folder in folders if folder.record is None and folder.points)
+    if unread:
+        states.add(INCOMPLETE)
     origins, flags = provenance.origins([(one.label, one.folder) for one in subjects])
     return Report(
         tuple(judgements),
@@ -170,6 +176,7 @@ def report(
         (*runs.complaints, *_complaints(subjects)),
         origins,
         tuple(sorted((*flags, *_not_checkable(subjects, code)), key=lambda flag: flag.what)),
+        unread,
     )
 
 

@@ -52,6 +52,8 @@ def answer(report: Report) -> str:
     told = " ".join(sentence(judgement) for judgement in report.deciding)
     if all(judgement.variant != DEFAULT for judgement in report.deciding):
         told += " This is a verdict on a variant: no run is by the protocol's own settings."
+    if report.unread:
+        told += f" {count(len(report.unread), 'run')} cannot be read, and none may be left out: see faulty lines."
     return told
 
 
