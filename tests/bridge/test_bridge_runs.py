@@ -37,12 +37,12 @@ def started(code, tmp_path):
 
     def start(*arguments, largest=None, **environment):
         def limit():
-            if largest is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
 
         process = subprocess.Popen(
             [sys.executable, acting.__file__, str(code), *arguments], cwd=tmp_path, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, env=acting.environment(**environment), preexec_fn=limit,
+            stderr=subprocess.STDOUT, text=True, env=acting.environment(**environment),
+            preexec_fn=limit if largest else None,
         )  # fmt: skip
         begun.append(process)
         return process

@@ -36,7 +36,8 @@ def planned(protocol, folder, seed=2, presets=(), conditions=ON_CPU):
 def test_a_run_is_what_its_protocol_says(code, tmp_path):
     plan = planned(ENTRY, tmp_path)
     what = plan.specification
-    assert what.agent_steps == 250_000 and what.seed == 2 and what.chunk == 100_000 and what.protocol == ENTRY.name
+    assert what.agent_steps == 250_000 and what.seed == 2 and what.protocol == ENTRY.name
+    assert what.chunk == 20_000 == ENTRY.chunk * ENTRY.action_repeat
     assert plan.details["updates_per_agent_step"] == 0.5 and not what.presets
     found = ADAPTER.resolved(plan)
     for key, value in {"size": "size12m", "envs": 16, "action_repeat": 2, "train_ratio": 512}.items():
@@ -119,7 +120,7 @@ def made(code, tmp_path, monkeypatch):
 def curve_of(chunks):
     """The last of three chunks has an episode's end in it."""
     return [
-        {"chunk": n, "agent_steps": 50_000 * n, "env_steps": 100_000 * n, "episodes": 0 if n % 3 else 1,
+        {"chunk": n, "agent_steps": 10_000 * n, "env_steps": 20_000 * n, "episodes": 0 if n % 3 else 1,
          "value": None if n % 3 else 1.0}
         for n in range(1, chunks + 1)
     ]  # fmt: skip
