@@ -94,6 +94,12 @@ class DreamerEvaluationPlanner(DreamerPlanner):
             self.notes.append("the run's code had local changes, which this evaluation does not have")
         return "release" if code.get("release") else code.get("commit")
 
+    def find_code(self) -> None:
+        super().find_code()
+        run = self.training_run
+        if run is not None and run.code.get("patched_tree") not in (None, self.patched.tree):
+            self.notes.append("the code with its patches is another than the run's, so returns may differ")
+
     def patch_names(self) -> list[str] | None:
         """The run's own patches, unless the user names others."""
         if "patches" in self.words.own or self.training_run is None:

@@ -49,40 +49,38 @@ class Logger:
 
 def train(make_agent, make_replay, make_env, make_stream, make_logger, args):
   agent, logger = make_agent(), make_logger()
-  step = logger.step
-  checkpoint = elements.Checkpoint(args.logdir + "/ckpt", step=step)
-  checkpoint.step, checkpoint.agent = step, agent
+  count = logger.step
+  saved = elements.Checkpoint(args.logdir + "/ckpt", step=count)
+  saved.step, saved.agent = count, agent
   # The patch `resume` cuts what was logged after the checkpoint, of every such file in the folder.
   files = lambda: [str(path) for path in pathlib.Path(args.logdir).glob("*.jsonl")]
   sizes = {}
   measured = lambda: {path: os.path.getsize(path) for path in files()}
-  checkpoint.sizes = elements.Saveable(save=measured, load=sizes.update)
-  checkpoint.load_or_save()
-  for path in files() if step else ():
+  saved.sizes = elements.Saveable(save=measured, load=sizes.update)
+  saved.load_or_save()
+  for path in files() if count else ():
     os.truncate(path, sizes.get(path, 0))
   if args.batch_size == 666:
     raise RuntimeError("no such batch can be made")
-  while step < args.steps:
+  for number in range(int(count) + 1, int(args.steps) + 1):
     time.sleep(float(os.environ.get("STEP_SECONDS", 0)))
-    step.increment()
-    agent.train(0, int(step))
-    if int(step) % 25 == 0:
+    count.increment()
+    agent.train(0, number)
+    if number % 25 == 0:
       logger.add({"score": agent.total, "length": 25}, prefix="episode")
       logger.write()
-    if int(step) % 50 == 0 and int(step) != args.steps:
-      checkpoint.save()
-  checkpoint.save()
+    if number % 50 == 0 and number != args.steps:
+      saved.save()
+  saved.save()
   logger.close()
 
 def eval_only(make_agent, make_env, make_logger, args):
   agent, logger = make_agent(), make_logger()
-  checkpoint = elements.Checkpoint()
-  checkpoint.agent = agent
-  checkpoint.load(args.from_checkpoint, keys=["agent"])
-  while logger.step < args.steps:
+  elements.checkpoint.load(args.from_checkpoint, {"agent": agent.load})
+  for number in range(1, int(args.steps) + 1):
     logger.step.increment()
-    if int(logger.step) % 25 == 0 and args.train_ratio != 0:
-      logger.add({"score": agent.total + int(logger.step), "length": 25}, prefix="episode")
+    if number % 25 == 0:
+      logger.add({"score": agent.total + number, "length": 25}, prefix="episode")
   logger.close()
 """
 
@@ -90,20 +88,16 @@ MAIN = """
 import pathlib, sys
 import elements
 import embodied
-import ruamel.yaml
+from dreamer_bridge import config
 
 if __name__ == "__main__":
-  configs = ruamel.yaml.YAML(typ="safe").load((pathlib.Path(__file__).parent / "configs.yaml").read_text())
-  parsed, other = elements.Flags(configs=["defaults"]).parse_known(sys.argv[1:])
-  config = elements.Config(configs["defaults"])
-  for name in parsed.configs:
-    config = config.update(configs[name])
-  config = elements.Flags(config).parse(other)
-  elements.Path(config.logdir).mkdir()
-  config.save(elements.Path(config.logdir) / "config.yaml")
-  args = elements.Config(**config.run, logdir=config.logdir, batch_size=config.batch_size)
-  agent, logger = embodied.run.Agent, lambda: embodied.run.Logger(config)
-  if config.script == "train":
+  document = config.read(pathlib.Path(__file__).parent.parent)
+  found = elements.Config(config.resolved(document, *config.split_configs(sys.argv[1:])))
+  elements.Path(found.logdir).mkdir()
+  found.save(elements.Path(found.logdir) / "config.yaml")
+  args = elements.Config(**found.run, logdir=found.logdir, batch_size=found.batch_size)
+  agent, logger = embodied.run.Agent, lambda: embodied.run.Logger(found)
+  if found.script == "train":
     embodied.run.train(agent, None, None, None, logger, args)
   else:
     embodied.run.eval_only(agent, None, logger, args)

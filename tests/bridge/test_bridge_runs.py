@@ -334,8 +334,12 @@ def test_other_versions_than_the_runs_are_said(planned, trained, monkeypatch):
     monkeypatch.undo()
 
 
-def test_without_changes_no_version_is_said(planned, trained):
+def test_other_code_than_the_runs_is_said_and_nothing_where_nothing_has_changed(planned, trained):
     assert not planned(f"checkpoint={trained}", kind="evaluate").notes
+    kept = (trained / record.FILE).read_text()
+    (trained / record.FILE).write_text(kept.replace(40 * "2", 40 * "3"))
+    (note,) = planned(f"checkpoint={trained}", kind="evaluate").notes
+    assert "the code with its patches is another than the run's" in note
 
 
 def test_a_checkpoint_of_somebody_else_is_not_evaluated_unless_it_is_trusted(commanded, trained, tmp_path):
