@@ -1,5 +1,6 @@
 """What the `train` and `evaluate` commands of both command lines share: from words to runs that are made."""
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -85,9 +86,11 @@ def evaluate(adapter: Adapter, request: Request, *, dry_run: bool, quiet: bool) 
     for result in outcome.record.evaluations:
         success = "" if result.episode_success is None else f", success {result.episode_success:.2f}"
         value = "no number" if result.episode_reward is None else f"{result.episode_reward:.1f}"
+        spread = f", standard deviation {statistics.stdev(result.returns):.1f}" if len(result.returns or ()) > 1 else ""
+        of = f"mean of {result.episodes} episode{'s' * (result.episodes != 1)}{spread}"
         click.echo(
             f"{result.task}: return {value}{success} "
-            f"(mean of {result.episodes} episodes, seed {outcome.record.specification.seed}){label}"
+            f"({of}, seed {outcome.record.specification.seed}){label}"
         )
     click.echo(f"folder: {outcome.folder}")
     return 0

@@ -102,7 +102,10 @@ def adapter_of(upstream: str) -> Adapter:
     except ImportError as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{upstream} cannot be run here: {error}.", "pip install 'tdmpc2_lean[dreamer]'") from None
+        raise UserError(
+            f"{upstream} cannot be run here: {error}.",
+            "install what is missing: tdmpc2_lean brings what TD-MPC2 needs, its extra [dreamer] what DreamerV3 does",
+        ) from None
     return module.ADAPTER
 
 

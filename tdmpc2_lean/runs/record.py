@@ -141,13 +141,17 @@ class RunTiming(Described):
 
 
 class Evaluation(Described):
-    """A mean return. step: agent steps. episode_success: mean, where the task has one."""
+    """A mean return. step: agent steps. episode_success: mean, where the task has one.
+
+    returns: of each episode, where they are known and no curve has them.
+    """
 
     task: str | None = None
     step: int | None = None
     episode_reward: float | None
     episode_success: float | None = None
     episodes: int | None = None
+    returns: tuple[float, ...] | None = None
 
 
 class LoadedCheckpoint(Described):
