@@ -174,6 +174,8 @@ class TrainerWatch:
     def evaluated(self, trainer, value, returns):
         """Tell of an evaluation, and append the line of the chunk that ends here; none before the first agent step."""
         step = getattr(trainer, "_step", None)
+        if not returns:  # eval_episodes=0: there is nothing to tell
+            return
         if not math.isfinite(value):
             raise FloatingPointError(f"the evaluation's return is {value} at agent step {step}")
         self.channel.send("evaluation", step=step, episode_reward=value, episodes=trainer.cfg.eval_episodes)

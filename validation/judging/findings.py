@@ -120,7 +120,7 @@ class Report:
     judgements: a criterion's default first, then its variants.
     deciding: those that the state comes from: of each criterion that decides the default, a variant only where
         nothing ran by the default.
-    unread: the folders with a curve whose record cannot be read. With any there is no PASS: which runs they are, and what
+    unread: folders with a curve whose record cannot be read. With any there is no PASS: which runs they are, and what
         they would change, nobody knows.
     """
 
