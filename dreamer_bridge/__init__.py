@@ -9,6 +9,11 @@ from tdmpc2_lean.errors import UserError
 
 # The extra's packages without which nothing of the official code can be imported.
 NEEDED = ("jax", "elements", "ninjax", "portal")
+# All modules that the extra brings, those of setup.cfg.
+OF_THE_EXTRA = (
+    *NEEDED, "jaxlib", "granular", "scope", "einops", "optax", "chex", "jaxtyping", "ruamel", "cloudpickle", "psutil",
+    "unearth",
+)  # fmt: skip
 
 
 class MissingExtra(UserError, ImportError):

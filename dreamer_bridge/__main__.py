@@ -1,6 +1,6 @@
 """`python -m dreamer_bridge` is `dreamer-bridge`."""
 
-from dreamer_bridge.cli import main
+from tdmpc2_lean.console import dreamer_bridge
 
 if __name__ == "__main__":
-    main()
+    dreamer_bridge()

@@ -1,20 +1,21 @@
 """What making a run needs to know of DreamerV3. `ADAPTER` is what `tdmpc2_lean.runs.adapter.adapter_of` gives."""
 
-import json
+import re
+import signal
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_bridge import child, curve, returns, settings, trust
-from dreamer_bridge.plan import latest_checkpoint, training
+from dreamer_bridge import OF_THE_EXTRA, checkpoints, config, curve, returns, schema, settings, trust
 from dreamer_bridge.progress import DreamerProgress
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.runs import curve as curves
 from tdmpc2_lean.runs import making
 from tdmpc2_lean.runs.adapter import Adapter
-from tdmpc2_lean.runs.plan import Conditions, FixedRun, Plan, Request
+from tdmpc2_lean.runs.plan import EVALUATE, Conditions, FixedRun, Plan, Request
 from tdmpc2_lean.runs.presets import Shelf
 from tdmpc2_lean.runs.progress import Progress
 from tdmpc2_lean.runs.record import Evaluation, RunRecord
@@ -25,8 +26,10 @@ CHILD = "dreamer_bridge.child"
 NO_ACCELERATOR = ("Unable to initialize backend", "_default_backend is not None", "Unknown backend")
 # A protocol's names of settings and the official keys; other settings of a protocol are official keys themselves.
 KEYS = {"envs": "run.envs", "action_repeat": "env.dmc.repeat", "train_ratio": "run.train_ratio"}
-# Settings that say where and how long a run is made, not what it computes at a step.
-NOT_DECIDING = ("logdir", "run.steps")
+BUDGET = "run.steps"  # which may be raised when a run goes on
+FULL_DISK = ("No space left on device", "Disk quota exceeded", "File too large")
+# What the official code says where a checkpoint's parameters do not fit.
+ANOTHER_NETWORK = ("assert_trees_all_equal_shapes", "Trees do not have the same structure", "PyTreeDef")
 GOES_ON = "the same command goes on from the last checkpoint"
 
 
@@ -47,7 +50,11 @@ class DreamerAdapter(Adapter):
     # ------------------------------------------------------------------------------------------- configured
 
     def plan(self, request: Request) -> Plan:
-        return training(request, self.shelf)
+        from dreamer_bridge.evaluation import DreamerEvaluationPlanner
+        from dreamer_bridge.plan import DreamerPlanner
+
+        planner = DreamerEvaluationPlanner if request.kind == EVALUATE else DreamerPlanner
+        return planner(request, self.shelf).plan()
 
     def words_of(
         self, fixed: FixedRun, seed: int, presets: Sequence[str], preset_settings: Mapping[str, Any],
@@ -82,13 +89,15 @@ class DreamerAdapter(Adapter):
         return words
 
     def deciding(self, configured: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in configured.items() if key not in NOT_DECIDING}
+        known = schema.schema({config.DEFAULTS: configured})
+        # Another platform rounds otherwise: what goes on there does not end with the bits of a run that never stopped.
+        at_will = {each.name for each in known if not each.decides and not each.name.startswith("jax.")}
+        return {key: value for key, value in configured.items() if key not in at_will and key != BUDGET}
 
     # ---------------------------------------------------------------------------------------------- started
 
     def child(self, plan: Plan, common: Mapping[str, Any]) -> list[str]:
-        names = ("script", "flags", "cores", "scales", "trust", "capacity")
-        request = {**common, **{name: plan.launch[name] for name in names}, "logdir": str(plan.code_folder)}
+        request = {**common, **plan.launch, "logdir": str(plan.code_folder)}
         return [sys.executable, "-P", "-m", CHILD, making.write_request(plan, request)]
 
     def progress(self) -> Progress:
@@ -97,20 +106,20 @@ class DreamerAdapter(Adapter):
     # ----------------------------------------------------------------------------------------- checkpointed
 
     def checkpoint_step(self, plan: Plan) -> int | None:
-        checkpoint = latest_checkpoint(plan.code_folder)
+        checkpoint = checkpoints.latest(plan.code_folder)
         if checkpoint is None:
             return None
         if not plan.launch["trust"]:
             trust.check(checkpoint)
-        return int(state_of(checkpoint).get("agent_steps", 0))
+        # The official code saves before its first step too: there is nothing yet to go on with.
+        return int(checkpoints.state_of(checkpoint).get("agent_steps", 0)) or None
 
     def drop_computed_again(self, plan: Plan, step: int | None) -> None:
         """Where the official code resumes exactly, it cuts its own files back itself."""
-        checkpoint = latest_checkpoint(plan.code_folder)
-        state = state_of(checkpoint) if checkpoint is not None else {}
-        chunks = state["curve"]["number"] - 1 if state else 0
-        path = plan.folder / curves.FILE
-        curves.keep_lines(path, [line for line in curves.lines_of(path) if line.chunk <= chunks])
+        checkpoint = checkpoints.latest(plan.code_folder)
+        state = checkpoints.state_of(checkpoint) if checkpoint is not None else {}
+        chunks = state.get("curve", {}).get("number", 1) - 1
+        curve.keep_lines_until(plan.folder / curves.FILE, "chunk", chunks)
         if checkpoint is None or not plan.configured.get("run.resume_exact"):
             steps = (step or 0) * plan.specification.action_repeat
             for name in ("metrics.jsonl", returns.FILE):
@@ -126,9 +135,10 @@ class DreamerAdapter(Adapter):
         return found | named | {"size": sizes[-1] if sizes else None}
 
     def evaluations(self, plan: Plan, earlier: Sequence[Evaluation], progress: Progress, log: Log) -> list[Evaluation]:
-        from_step = progress.resumed_at or 0
-        kept = [one for one in earlier if one.step is not None and one.step <= from_step]
-        return kept + [Evaluation(**one) for one in progress.evaluations]
+        if plan.kind == EVALUATE:
+            return evaluation_of(plan, progress.returns)
+        lines = curves.lines_of(plan.folder / curves.FILE)
+        return [Evaluation(step=one.agent_steps, episode_reward=one.value, episodes=one.episodes) for one in lines]
 
     def details(self, plan: Plan, kept: RunRecord) -> dict[str, Any]:
         cache = dict(kept.details["compile_cache"])
@@ -136,28 +146,54 @@ class DreamerAdapter(Adapter):
 
     def explained(self, plan: Plan, exit_code: int, progress: Progress, log: Log) -> RunFailed:
         text = log.text
-        next_step = f"read the log; {GOES_ON}"
+        next_step = f"read the log; {GOES_ON}" if plan.kind != EVALUATE else "read the log"
+        missing = re.search(r"No module named '([A-Za-z0-9_]+)", text)
         if "trust.Untrusted" in text:
             said = next(line for line in reversed(log.last) if "trust.Untrusted" in line)
             return RunFailed(f"{said.partition(': ')[2]}\n  log: {log.path}", "--trust-checkpoint, only if you do")
-        if "No module named" in text:
-            next_step = "pip install 'tdmpc2_lean[dreamer]', or what the log says is missing"
+        if too_few := re.search(r"TooFewEpisodes: (.*)", text):
+            return RunFailed(f"{too_few[1]}\n  log: {log.path}", "name another task=, or fewer episodes=")
+        if any(said in text for said in FULL_DISK):
+            return RunFailed(f"the disk is full.\n  log: {log.path}", f"make room; {GOES_ON}")
+        if plan.kind == EVALUATE and any(said in text for said in ANOTHER_NETWORK):
+            return RunFailed(
+                f"{plan.checkpoint.path} is of another network than the settings make.\n  log: {log.path}",
+                "give the task and what else its agent was made with, such as task= and size=",
+            )
+        if exit_code == -signal.SIGKILL:
+            return RunFailed(f"the process was killed, perhaps for want of memory.\n  log: {log.path}", GOES_ON)
+        if missing:
+            next_step = what_brings(missing[1])
         elif any(said in text for said in NO_ACCELERATOR):
             next_step = "jax.platform=cpu, or install JAX's plugin for the accelerator"
         elif "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower():
             next_step = "a smaller size= or batch_size="
-        elif "No space left on device" in text:
-            return RunFailed(f"the disk is full.\n  log: {log.path}", f"make room; {GOES_ON}")
         shown = log.shown(exit_code)
         return RunFailed(f"the run failed. The end of its log:\n{shown}\n  log: {log.path}", next_step)
 
 
-def state_of(checkpoint: Path) -> dict[str, Any]:
-    """What the bridge keeps beside a checkpoint's official files; empty for one that it did not write."""
-    try:
-        return json.loads((checkpoint / child.STATE).read_bytes())
-    except FileNotFoundError:
-        return {}
+def what_brings(module: str) -> str:
+    """What to install where a module is missing."""
+    if module in OF_THE_EXTRA:
+        return "pip install 'tdmpc2_lean[dreamer]'"
+    if module in ("dm_control", "mujoco"):
+        return f"pip install {module}"
+    return f"install what brings {module}: the task's suite or a setting needs it, and tdmpc2_lean does not bring it"
+
+
+def evaluation_of(plan: Plan, found: Sequence[float]) -> list[Evaluation]:
+    """What an evaluation found; nothing if no episode ended."""
+    if not found:
+        return []
+    return [
+        Evaluation(
+            task=plan.specification.task,
+            step=plan.details["checkpoint_step"],
+            episode_reward=statistics.fmean(found),
+            episodes=len(found),
+            returns=tuple(found),
+        )
+    ]
 
 
 ADAPTER = DreamerAdapter()

@@ -6,11 +6,12 @@ import tdmpc2_lean
 from tdmpc2_lean import cli
 
 
-class Subcommands(cli.Subcommands):
+class BridgeSubcommands(cli.Subcommands):
     """Imports a subcommand on use, so that `--help` needs neither jax nor a simulator."""
 
     known = {
         "train": "Train the patched official agent.",
+        "evaluate": "Evaluate a checkpoint with the official evaluation.",
         "ratio": "Convert between train ratio and updates per step.",
         "upstream": "Find, fetch, add and verify official code.",
         "patch": "List, check, apply, revert, export and audit patches.",
@@ -19,7 +20,7 @@ class Subcommands(cli.Subcommands):
     package = "dreamer_bridge.commands"
 
 
-@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=BridgeSubcommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(tdmpc2_lean.__version__, prog_name="dreamer-bridge")
 def dreamer_bridge():
     """Train with the official DreamerV3, patched, seeded and recorded; prove that the patches are harmless.

@@ -1,5 +1,6 @@
 """The official configuration: the code's own configs.yaml and flags, resolved as its main.py resolves them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,11 @@ def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
+
+
+def means(key: str, name: str) -> bool:
+    """Whether a key of a config, which may be a pattern as the official library takes it, names a setting."""
+    return key == name or (re.search(r"[^A-Za-z0-9_.-]", key) is not None and re.match(key, name) is not None)
 
 
 def split_configs(flags: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -2,7 +2,7 @@
 
 The format is `tdmpc2_lean.runs.curve`'s. The value of a line is the mean return of the training episodes that ended in
 its chunk (env_steps - length, env_steps]; the decoder's losses stand under the names of the observations, and share the
-scale `rec`. `Recorder` writes them, in the child, as the run goes.
+scale `rec`. `ChunkRecorder` writes them, in the child, as the run goes.
 """
 
 import json
@@ -17,7 +17,7 @@ from tdmpc2_lean.runs.curve import append, finite
 CHUNK = 20_000  # env steps, as the protocol of the published curves has it
 
 
-class Recorder:
+class ChunkRecorder:
     """Collects returns and losses, and writes a line once the run is beyond a chunk.
 
     chunk: env steps. repeat: env steps of an agent step. updates, seconds: tell how many, and how long so far.
@@ -101,6 +101,11 @@ class Recorder:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a JSON-lines file that are JSON objects; one cut short by a kill is passed over."""
+    return [line for _, line in lines_with_text(path)]
+
+
+def lines_with_text(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
+    """(text without its end, content) of each line that `read_lines` gives."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -112,13 +117,20 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             continue
         if isinstance(line, dict):
-            found.append(line)
+            found.append((text, line))
     return found
 
 
 def keep_lines_until(path: Path, key: str, last: int) -> None:
-    """Drop the lines beyond an env step, and all that cannot be read: what a resumed run computes again."""
+    """Drop the lines beyond an env step, and all that cannot be read: what a resumed run computes again.
+
+    Those that stay keep their bytes: where the official code resumes exactly, it cuts the files back to their sizes.
+    """
     if not path.is_file():
         return
-    kept = [line for line in read_lines(path) if isinstance(line.get(key), int | float) and line[key] <= last]
-    atomic_write(path, "".join(json.dumps(line) + "\n" for line in kept))
+    kept = [
+        text
+        for text, line in lines_with_text(path)
+        if isinstance(line.get(key), int | float) and line[key] <= last
+    ]
+    atomic_write(path, b"".join(text + b"\n" for text in kept))

@@ -1,7 +1,7 @@
 """How far a run of DreamerV3 is: what its child reports besides what that of TD-MPC2 does."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tdmpc2_lean.runs.progress import Progress
@@ -9,7 +9,12 @@ from tdmpc2_lean.runs.progress import Progress
 
 @dataclass
 class DreamerProgress(Progress):
-    """seed_steps: agent steps before the first update, known once it was made."""
+    """seed_steps: agent steps before the first update, known once it was made.
+
+    returns: of the episodes of an evaluation that have ended.
+    """
+
+    returns: list[float] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("event")
@@ -18,6 +23,13 @@ class DreamerProgress(Progress):
         elif kind == "compiled":
             self.compile_seconds = event["seconds"]
             self.news.append(f"compiled in {event['seconds']:.0f} s")
+        elif kind == "resumed":
+            super().take(event)
+            # Looks from before the checkpoint was loaded: steps of earlier starts are no speed of this one.
+            self.samples = [sample for sample in self.samples if (sample[0] or 0) >= event["step"]]
+        elif kind == "episode":
+            self.returns.append(event["return"])
+            self.news.append(f"episode {len(self.returns)} of {event['of']}: return {event['return']:.1f}")
         elif kind == "saved" and event["step"]:
             self.news.append(f"checkpoint at agent step {event['step']}")
         elif kind == "chunk":

@@ -5,7 +5,6 @@ says in which range, and which settings decide what a run computes.
 """
 
 import fnmatch
-import importlib.util
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from dreamer_bridge import config as configuration
-from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching.series import Patch
 from tdmpc2_lean.settings import checking
 from tdmpc2_lean.settings.checking import Given, SettingFault
@@ -25,12 +23,6 @@ DATA = Path(__file__).with_name("schema.toml")
 LISTING = "tdmpc2-lean settings --upstream dreamerv3"
 # What the official code's clocks count, unless the patch `seeding` lets it be said.
 CLOCK, SECONDS = "run.clock", "seconds"
-# The packages that the official code imports for the tasks of a suite.
-PACKAGES = {
-    "atari": "ale_py", "atari100k": "ale_py", "bsuite": "bsuite", "crafter": "crafter", "dmc": "dm_control",
-    "dmlab": "deepmind_lab", "gym": "gym", "loconav": "dm_control", "memmaze": "memory_maze", "minecraft": "minerl",
-    "procgen": "procgen",
-}  # fmt: skip
 
 
 def schema(document: Mapping[str, Any], patches: Iterable[Patch] = ()) -> Schema:
@@ -84,17 +76,6 @@ def check(
         if name in defaults and name not in given and not _same(value, defaults[name]):
             given[name] = Given(written(value), implied=True)
     checking.check(schema(document, patches), settings, given=given)
-
-
-def check_suite(task: str) -> None:
-    """UserError if the package that the official code imports for a task's suite is not installed."""
-    suite = task.partition("_")[0]
-    package = PACKAGES.get(suite)
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise UserError(
-            f"{task} is a task of {suite}, for which the official code imports {package}, and that is not installed.",
-            f"install {package}, or name a task of dm_control's suite, such as task=cheetah-run",
-        )
 
 
 def written(value: Any) -> str:

@@ -1,6 +1,6 @@
 """`python -m tdmpc2_lean` is the console command `tdmpc2-lean`."""
 
-from tdmpc2_lean.cli import main
+from tdmpc2_lean.console import tdmpc2_lean
 
 if __name__ == "__main__":
-    main()
+    tdmpc2_lean()

@@ -1,8 +1,9 @@
 """What a user is told when something they can mend went wrong; printed by `cli.main`.
 
 Exit codes of every command: 0 done, and every check passed; 1 a check said no (a gate failed, a patch
-does not apply, a verification failed); 2 bad input or surroundings (this module's errors); 3 no gate failed, but
-something is unproved; 130 interrupted.
+does not apply, a verification failed); 2 bad input or surroundings (this module's errors); 130 interrupted.
+`validate report` alone answers with a verdict: 0 PASS, 1 FAIL, 2 INCOMPLETE, and 3 where nothing could be judged.
+`gate run` also has 3: no gate failed, but something is unproved.
 """
 
 import shlex

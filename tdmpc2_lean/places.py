@@ -5,9 +5,7 @@ from pathlib import Path
 
 import platformdirs
 
-import tdmpc2_lean.patches
-import tdmpc2_lean.references
-import tdmpc2_lean.validation
+HERE = Path(__file__).parent  # links to parts beside the package lie in it, see tdmpc2_lean/__init__.py
 
 
 def cache_dir() -> Path:
@@ -23,17 +21,17 @@ def config_dir() -> Path:
 
 def patches_dir() -> Path:
     """Holds one folder per upstream, with its series and patches."""
-    return Path(tdmpc2_lean.patches.__file__).parent
+    return (HERE / "patches").resolve()
 
 
 def references_dir() -> Path:
     """Holds the published curves, as JSON."""
-    return Path(tdmpc2_lean.references.__file__).parent
+    return (HERE / "references").resolve()
 
 
 def validation_dir() -> Path:
     """Holds gates, their negative controls and the miniature."""
-    return Path(tdmpc2_lean.validation.__file__).parent
+    return (HERE / "validation").resolve()
 
 
 def miniature_dir() -> Path:
@@ -43,4 +41,4 @@ def miniature_dir() -> Path:
 
 def presets_dir() -> Path:
     """Holds the lean presets that the package brings."""
-    return Path(__file__).parent / "presets"
+    return HERE / "presets"

@@ -8,6 +8,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.runs import making
 from tdmpc2_lean.runs.adapter import adapter_of
 from tdmpc2_lean.runs.making import Outcome
@@ -53,7 +54,7 @@ def evaluate(
 
 def made(kind, words, upstream, flags, allow_local_changes, trust_checkpoint, cwd, quiet) -> Outcome:
     if isinstance(words, str):
-        raise TypeError(f"words is the text {words!r}; give a list of words, such as {words.split()!r}")
+        raise UserError(f"the words of a run are one text, {words!r}.", f"give a list: {words.split()!r}")
     request = Request(
         tuple(words),
         flags=tuple(flags),

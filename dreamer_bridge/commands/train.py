@@ -4,18 +4,10 @@ from pathlib import Path
 
 import click
 
-
-class Words(click.Command):
-    """Hands on what stands after `--` as it is, apart from the words before it."""
-
-    def parse_args(self, context, arguments):
-        arguments = list(arguments)
-        at = arguments.index("--") if "--" in arguments else len(arguments)
-        context.obj = arguments[at + 1 :]
-        return super().parse_args(context, arguments[:at])
+from dreamer_bridge.commands.flags import WordsAndFlags
 
 
-@click.command(cls=Words, options_metavar="[OPTIONS]")
+@click.command(cls=WordsAndFlags, options_metavar="[OPTIONS]")
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]... [-- --official.flag VALUE ...]")
 @click.option("--allow-local-changes", is_flag=True, help="Use a checkout with local changes; the record says so.")
 @click.option("--trust-checkpoint", is_flag=True, help="Load a checkpoint even if you did not make it: executes code.")
@@ -41,7 +33,8 @@ def train(flags, words, allow_local_changes, trust_checkpoint, dry_run, multirun
       upstream=WHERE     a clone's folder, a commit, tag or branch, or `release`
       patches=NAMES      all (default), none, or names separated by commas
       threads=N          CPU cores the run is bound to (default: OMP_NUM_THREADS, else those usable, at most 4)
-      exp_name=NAME      the last part of the folder; overwrite=true replaces an earlier run in it
+      exp_name=NAME      the last part of the folder
+      overwrite=true     replace an earlier run in the same folder, instead of going on with it
 
     Every official key is a word too (run.steps=1000), and after `--` every official flag is handed on as it is;
     --configs there adds to dmc_proprio.
@@ -51,8 +44,12 @@ def train(flags, words, allow_local_changes, trust_checkpoint, dry_run, multirun
     train_ratio / (batch_size x batch_length). `dreamer-bridge ratio` converts.
 
     The run's folder is logs/TASK/SEED/EXP_NAME: run.json, the official config.yaml, metrics.jsonl, scores.jsonl
-    (env steps) and ckpt/, curve.jsonl, curve.png, train.log. Ctrl-C leaves it readable, with a checkpoint; the same
-    command goes on with it. One seed gives one result on one machine and number of cores: XLA's bits depend on it.
+    (env steps) and ckpt/, curve.jsonl, curve.png, train.log. The same command again resumes a run that was stopped,
+    killed or failed, from its last checkpoint (every 20,000 agent steps, and when it is stopped by Ctrl-C); with a
+    larger run.steps= it extends a finished one. Resumed or extended, it ends with the bits of one that was never
+    stopped. One seed gives one result on one machine and number of cores: XLA's bits depend on it.
+
+    Without an accelerator of JAX's, say jax.platform=cpu (lean=smoke does).
 
     \b
     dreamer-bridge train task=cartpole-balance lean=smoke

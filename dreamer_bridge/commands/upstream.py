@@ -1,4 +1,4 @@
-"""`dreamer-bridge upstream`: `tdmpc2-lean upstream`, with dreamerv3 as the upstream that is meant."""
+"""`dreamer-bridge upstream`: `tdmpc2-lean upstream`, with dreamerv3 as the upstream."""
 
 from dreamer_bridge.commands.preset import of_dreamerv3
 from tdmpc2_lean.commands.upstream import upstream as of_either

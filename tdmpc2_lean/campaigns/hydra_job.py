@@ -8,6 +8,7 @@ Launchers: basic (in turn), joblib (one machine; hydra-joblib-launcher), submiti
 (hydra-submitit-launcher), ray (hydra-ray-launcher). A job whose run is finished or held by another process is done.
 """
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.errors import CompactHydraException
-from omegaconf import MISSING
+from omegaconf import MISSING, OmegaConf
 
 
 @dataclass
@@ -54,6 +55,8 @@ def main(config) -> str:
     from tdmpc2_lean.runs.folder import Held
     from tdmpc2_lean.runs.plan import Conditions
 
+    if OmegaConf.is_missing(config, "protocol"):
+        raise CompactHydraException("which protocol? Write protocol=NAME; the names: tdmpc2-lean validate list")
     presets = tuple(part for part in config.lean.split("+") if part)
     conditions = Conditions(
         config.device, config.compile, config.threads, config.upstream, False, config.checkpoint_minutes
@@ -75,4 +78,8 @@ def main(config) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

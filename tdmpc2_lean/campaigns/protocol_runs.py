@@ -28,12 +28,14 @@ def jobs(
 ) -> list[Job]:
     """The runs that names stand for: of protocols, or of a criterion for all of its protocols.
 
-    seeds: by default each protocol's own.
+    seeds: by default each protocol's own. UserError for a name, a seed or a preset that there is not, before any run.
     """
     conditions = conditions or Conditions()
     found: dict[tuple[str, int], Job] = {}
     for name in names:
         for protocol in named(name):
+            if presets:
+                settings_of(adapter_of(protocol.agent), presets, protocol)
             for seed in seeds_of(protocol, seeds):
                 found[protocol.name, seed] = job(protocol, seed, out, presets, conditions)
     return list(found.values())

@@ -1,5 +1,6 @@
 """What the `train` and `evaluate` commands of both command lines share: from words to runs that are made."""
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import click
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.runs import figure, jobs, making, sweeps
 from tdmpc2_lean.runs.adapter import Adapter
+from tdmpc2_lean.runs.folder import holder, is_held
 from tdmpc2_lean.runs.plan import Plan, Request
+from tdmpc2_lean.runs.standing import GOES_ON, standing
 
 JOINT_FIGURE = "curves.png"
 
@@ -22,14 +25,35 @@ def train(
     plans = [adapter.plan(one) for one in requests]
     sweeps.check_folders(plans)
     if dry_run:
-        click.echo("\n\n".join("\n".join(plan.lines()) for plan in plans))
-        return 0
+        return shown([(plan, would(plan, adapter)) for plan in plans])
     todo = [jobs.Job(label(plan), lambda plan=plan: plan) for plan in plans]
     results = jobs.run_all(todo, quiet=quiet, tell=click.echo, show_plans=True)
     if len(plans) > 1:
         click.echo("\n".join(["", *jobs.table(results), jobs.counted(results)]))
         joint_figure(jobs.folders(results), plans[0].cwd / "logs")
     return 1 if any(result.became == jobs.FAILED for result in results) else 0
+
+
+def would(plan: Plan, adapter: Adapter) -> str | UserError:
+    """What the command would do, or why it would be refused."""
+    try:
+        if is_held(plan.folder):
+            return f"none: {plan.folder} is being made by {holder(plan.folder)}"
+        stands = standing(plan, adapter)
+    except UserError as refused:
+        return refused
+    at = adapter.checkpoint_step(plan) if stands.what == GOES_ON else None
+    return f"{stands.what} at agent step {at:,}" if at else stands.what
+
+
+def shown(found: Sequence[tuple[Plan, str | UserError]]) -> int:
+    """Print what would be run; the exit code, that of a mistake if one would be refused."""
+    texts = []
+    for plan, what in found:
+        said = f"error: {what}" if isinstance(what, UserError) else f"{'run':<13} {what}"
+        texts.append("\n".join([*plan.lines(), said]))
+    click.echo("\n\n".join(texts))
+    return UserError.exit_code if any(isinstance(what, UserError) for _, what in found) else 0
 
 
 def label(plan: Plan) -> str:
@@ -62,9 +86,11 @@ def evaluate(adapter: Adapter, request: Request, *, dry_run: bool, quiet: bool) 
     for result in outcome.record.evaluations:
         success = "" if result.episode_success is None else f", success {result.episode_success:.2f}"
         value = "no number" if result.episode_reward is None else f"{result.episode_reward:.1f}"
+        spread = f", standard deviation {statistics.stdev(result.returns):.1f}" if len(result.returns or ()) > 1 else ""
+        of = f"mean of {result.episodes} episode{'s' * (result.episodes != 1)}{spread}"
         click.echo(
             f"{result.task}: return {value}{success} "
-            f"(mean of {result.episodes} episodes, seed {outcome.record.specification.seed}){label}"
+            f"({of}, seed {outcome.record.specification.seed}){label}"
         )
     click.echo(f"folder: {outcome.folder}")
     return 0

@@ -1,5 +1,6 @@
 """`tdmpc2-lean validate`: runs of the published protocols, where they stand, and the report on them."""
 
+import traceback
 from pathlib import Path
 
 import click
@@ -106,16 +107,15 @@ def run(
 
 def smokes(upstream: str | None) -> tuple[str, ...]:
     """The tiny run of every agent whose packages are here; with `upstream`, of that one's."""
-    from importlib.util import find_spec
-
+    from tdmpc2_lean.runs.adapter import is_available
     from tdmpc2_lean.upstreams import upstream_of
     from tdmpc2_lean.validation.judging import protocols
 
     tiny = [entry for entry in protocols.registry().values() if not entry.judged and not entry.missing]
     if upstream is not None:
         tiny = [entry for entry in tiny if entry.agent == upstream_of(upstream)]
-    elif find_spec("elements") is None:
-        left = [entry for entry in tiny if entry.agent == "dreamerv3"]
+    else:
+        left = [entry for entry in tiny if not is_available(entry.agent)]
         tiny = [entry for entry in tiny if entry not in left]
         for entry in left:
             click.echo(f"note: {entry.name} is not run; it needs pip install 'tdmpc2_lean[dreamer]'", err=True)
@@ -140,8 +140,12 @@ def status(runs):
     tdmpc2-lean validate status /shared/runs
     """
     from tdmpc2_lean.runs import status as of_runs
+    from tdmpc2_lean.runs.find import run_folders
 
-    found = of_runs.run_folders(runs) if runs.is_dir() else []
+    looked_at = run_folders(runs)
+    found = looked_at.folders
+    for one in looked_at.unreadable:
+        click.echo(f"{one.path} cannot be read: {one.why}", err=True)
     if not found:
         raise UserError(f"there are no runs in {runs}.", "tdmpc2-lean validate run NAME --out DIR")
     labels = [str(path.relative_to(runs)) for path in found]
@@ -157,19 +161,54 @@ def status(runs):
             click.echo(f"{'':<{width}}  problem: {problem}")
 
 
-@validate.command()
+COULD_NOT_JUDGE = 3
+
+
+class Judging(click.Command):
+    """A command whose exit codes are verdicts': whatever keeps it from one exits with a code of its own."""
+
+    def make_context(self, *arguments, **named):
+        try:
+            return super().make_context(*arguments, **named)
+        except click.UsageError as error:
+            error.exit_code = COULD_NOT_JUDGE
+            raise
+
+    def invoke(self, context):
+        try:
+            return super().invoke(context)
+        except UserError as error:
+            error.exit_code = COULD_NOT_JUDGE
+            raise
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except OSError as error:
+            from tdmpc2_lean.cli import disk_error
+
+            told = disk_error(error)
+            told.exit_code = COULD_NOT_JUDGE
+            raise told from None
+        except Exception:  # a fault of ours, which must not look like a verdict
+            traceback.print_exc()
+            return COULD_NOT_JUDGE
+
+
+@validate.command(cls=Judging)
 @click.argument("runs", type=click.Path(path_type=Path), metavar="RUNS")
 @click.option("--out", default="report", show_default=True, type=click.Path(path_type=Path), help="Folder to write.")
-def report(runs, out):
+@click.option("--criterion", metavar="NAME", help="The only one to judge by, such as tdmpc2-dm_control-shared.")
+def report(runs, out, criterion):
     """Judge the runs in RUNS and write the report: markdown, and one HTML page with the plots in it.
 
     \b
     tdmpc2-lean validate report runs --out report
+    tdmpc2-lean validate report runs --criterion tdmpc2-dm_control-shared
 
-    Exit code 0 for PASS, 1 for FAIL, 2 for INCOMPLETE.
+    Exit code 0 for PASS, 1 for FAIL, 2 for INCOMPLETE, 3 if nothing could be judged: no runs, a folder that is not
+    there, a report that cannot be written.
     """
     from tdmpc2_lean.validation.report import write
 
-    verdict = write(runs, out)
+    verdict = write(runs, out, criterion)
     click.echo(f"{verdict.state}; the report is in {out}")
     return verdict.exit_code

@@ -102,5 +102,17 @@ def adapter_of(upstream: str) -> Adapter:
     except ImportError as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{upstream} cannot be run here: {error}.", "pip install 'tdmpc2_lean[dreamer]'") from None
+        raise UserError(
+            f"{upstream} cannot be run here: {error}.",
+            "install what is missing: tdmpc2_lean brings what TD-MPC2 needs, its extra [dreamer] what DreamerV3 does",
+        ) from None
     return module.ADAPTER
+
+
+def is_available(upstream: str) -> bool:
+    """Whether all that the upstream's runs need is installed."""
+    try:
+        adapter_of(upstream)
+    except UserError:
+        return False
+    return True

@@ -38,6 +38,8 @@ HEARTBEAT_EVERY = 20.0  # seconds
 DEAD_AFTER = 120.0  # seconds without a heartbeat from another machine
 CLOCK_SKEW = 120.0  # seconds that a file server's clock may be behind a holder's
 MOMENT = 0.5  # seconds for which a lock is asked for again: somebody may only have looked
+CHILDS_END = 10.0  # seconds for which the child of a holder that was killed may still have the lock
+REPLACED = ".replaced-"  # holds what is being removed of an earlier run
 
 
 class Held(UserError):
@@ -50,15 +52,15 @@ def folder_of(runs: Path, protocol: str, presets: Sequence[str], seed: int) -> P
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether nothing is in the folder but what holding it puts there; also if there is no folder."""
+    """Whether nothing is in the folder but what holding it puts there; also if there is none."""
     try:
         return all(is_of_holding(path.name) for path in folder.iterdir())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
 
 
 def is_of_holding(name: str) -> bool:
-    return name in (LOCK, HOLDER) or name.startswith((f".{HOLDER}.", ".now."))
+    return name in (LOCK, HOLDER) or name.startswith((f".{HOLDER}.", ".now.", REPLACED))
 
 
 def is_run(folder: Path) -> bool:
@@ -68,12 +70,16 @@ def is_run(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Remove a run that is held, all but what holding it needs. It is moved aside first, in one step a file."""
-    aside = folder / f".replaced-{os.getpid()}"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    for path in list(folder.iterdir()):
-        if path != aside and not is_of_holding(path.name):
+    """Remove a run that is held, all but what holding it needs. It is moved aside first, in one step a file.
+
+    The record goes last: until then, the folder of a process that was killed here still holds a run.
+    """
+    for left in folder.glob(f"{REPLACED}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    aside = folder / f"{REPLACED}{os.getpid()}"
+    aside.mkdir(exist_ok=True)
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == record.FILE):
+        if not is_of_holding(path.name):
             os.replace(path, aside / path.name)
     shutil.rmtree(aside)
 
@@ -88,13 +94,8 @@ def held(folder: Path) -> Iterator[int]:
     The lock is free when the last process that has the descriptor is gone. Held if somebody else holds the run. A
     folder that was made for this and in which nothing came to lie is removed again.
     """
+    lock = taken(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{folder} is no folder, or leads through a file.", "choose another name") from None
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        take(lock, folder)
         if is_alive_elsewhere(folder):
             raise held_error(folder)
         me = {
@@ -123,32 +124,49 @@ def held(folder: Path) -> Iterator[int]:
         os.close(lock)
 
 
+def taken(folder: Path) -> int:
+    """The descriptor of the folder's lock, taken; or Held. Makes the folder."""
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise UserError(f"{folder} is no folder, or leads through a file.", "choose another name") from None
+        try:
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            continue  # its last holder has just removed the empty folder
+        try:
+            take(lock, folder)
+            # Whoever held it last may have removed the file, so that a lock on it keeps nobody away.
+            if os.path.samestat(os.fstat(lock), os.stat(folder / LOCK)):
+                return lock
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+
+
 def take(lock: int, folder: Path) -> None:
-    """Take the lock, or Held. Somebody who only asks who holds it is waited for."""
-    until = time.monotonic() + MOMENT
+    """Take the lock, or Held. Waited for are who only asks who holds it, and the child of a holder that was killed."""
+    since = time.monotonic()
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
         except BlockingIOError:
-            if time.monotonic() > until:
+            if time.monotonic() - since > (CHILDS_END if is_dead_here(holder_record(folder)) else MOMENT):
                 raise held_error(folder) from None
             time.sleep(0.05)
-            continue
-        # Whoever held it last may have removed the file, so that a lock on it keeps nobody away.
-        try:
-            same = os.path.samestat(os.fstat(lock), os.stat(folder / LOCK))
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise Held(f"{folder} has just been given up by another process.", "type the same command again")
-        return
 
 
 def held_error(folder: Path) -> Held:
-    return Held(
-        f"{folder} is being made by {holder(folder) or 'another process'}.",
-        "wait for it, or stop that process; the same command then goes on with the run",
-    )
+    found = holder_record(folder)
+    wait = "wait for it, or stop that process; the same command then goes on with the run"
+    if found is not None and found["host"] != socket.gethostname():
+        wait += f" (a process elsewhere that gives no heartbeat for {DEAD_AFTER:.0f} s no longer counts)"
+    return Held(f"{folder} is being made by {holder(folder) or 'another process'}.", wait)
 
 
 def is_held(folder: Path) -> bool:
@@ -180,9 +198,18 @@ def is_alive_here(found: dict[str, Any]) -> bool:
     """Whether the holder's process still runs here, and is not another that got its number."""
     try:
         process = psutil.Process(int(found["pid"]))
-        return abs(process.create_time() - float(found.get("process_started", process.create_time()))) < 1.0
-    except (psutil.Error, ValueError, TypeError):
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        if "process_started" in found:
+            return abs(process.create_time() - float(found["process_started"])) < 1.0
+        return process.create_time() <= datetime.fromisoformat(found["since"]).timestamp() + 1.0
+    except (psutil.Error, ValueError, TypeError, OverflowError):
         return False
+
+
+def is_dead_here(found: dict[str, Any] | None) -> bool:
+    """Whether a holder was a process of this machine, and is gone."""
+    return found is not None and found["host"] == socket.gethostname() and not is_alive_here(found)
 
 
 def holder(folder: Path) -> str:
@@ -192,11 +219,15 @@ def holder(folder: Path) -> str:
 
 
 def holder_record(folder: Path) -> dict[str, Any] | None:
+    """What holder.json says; None if there is none, or it says nothing of use."""
     try:
         found = json.loads((folder / HOLDER).read_bytes())
-        return {**found, **{key: found[key] for key in ("pid", "host", "since")}}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, RecursionError):
         return None
+    told = isinstance(found, dict) and all(
+        isinstance(found.get(key), of) for key, of in (("pid", int), ("host", str), ("since", str))
+    )
+    return found if told else None
 
 
 def is_alive_elsewhere(folder: Path) -> bool:
@@ -207,13 +238,21 @@ def is_alive_elsewhere(folder: Path) -> bool:
     found = holder_record(folder)
     if found is None or found["host"] == socket.gethostname():
         return False
+    try:
+        age = now_of(folder) - (folder / HOLDER).stat().st_mtime
+    except OSError:
+        return False
+    return -CLOCK_SKEW < age < DEAD_AFTER
+
+
+def now_of(folder: Path) -> float:
+    """The time by the clock of the folder's file system; this machine's where nothing can be written."""
     probe = folder / f".now.{socket.gethostname()}.{os.getpid()}"
     try:
         probe.write_bytes(b"")
-        age = probe.stat().st_mtime - (folder / HOLDER).stat().st_mtime
-        return -CLOCK_SKEW < age < DEAD_AFTER
+        return probe.stat().st_mtime
     except OSError:
-        return False
+        return time.time()
     finally:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Result:
+class JobResult:
     """What became of a job. outcome: of one that is finished. told: what the user was told otherwise."""
 
     job: Job
@@ -37,9 +37,9 @@ class Result:
 
 def run_all(
     jobs: Sequence[Job], *, quiet: bool = False, tell: Callable[[str], None] = print, show_plans: bool = False
-) -> list[Result]:
+) -> list[JobResult]:
     """Make the runs in turn. Of a single job, what it ends with is raised; an interruption always is."""
-    results: list[Result] = []
+    results: list[JobResult] = []
     for number, job in enumerate(jobs, 1):
         which = f"run {number} of {len(jobs)}, " if len(jobs) > 1 else ""
         try:
@@ -48,28 +48,28 @@ def run_all(
             if show_plans:
                 tell("\n".join(plan.lines()))
             outcome = making.carry_out(plan, quiet=quiet)
-            result = Result(job, MADE if outcome.made else SKIPPED, outcome)
+            result = JobResult(job, MADE if outcome.made else SKIPPED, outcome)
             said = "\n".join(making.summary(outcome)) if show_plans else result.became
         except Held as held:
             if len(jobs) == 1:
                 raise
-            result, said = Result(job, ELSEWHERE, told=held.message), held.message
-        except UserError as failure:
+            result, said = JobResult(job, ELSEWHERE, told=held.message), held.message
+        except (UserError, OSError) as failure:  # the latter of a disk that is full or gone
             if len(jobs) == 1:
                 raise
-            result, said = Result(job, FAILED, told=str(failure)), f"failed: {failure}"
+            result, said = JobResult(job, FAILED, told=str(failure)), f"failed: {failure}"
         results.append(result)
         tell(said if show_plans else f"{job.label}: {said}")
     return results
 
 
-def counted(results: Sequence[Result]) -> str:
+def counted(results: Sequence[JobResult]) -> str:
     """'2 finished; 1 failed'."""
     kinds = [result.became for result in results]
     return "; ".join(f"{kinds.count(kind)} {kind}" for kind in (MADE, SKIPPED, ELSEWHERE, FAILED) if kind in kinds)
 
 
-def table(results: Sequence[Result]) -> list[str]:
+def table(results: Sequence[JobResult]) -> list[str]:
     """A line for each job of a sweep: what became of it, its last return with n, and its speed."""
     width = max(len(result.job.label) for result in results)
     lines = []
@@ -86,6 +86,6 @@ def table(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def folders(results: Sequence[Result]) -> list[Path]:
+def folders(results: Sequence[JobResult]) -> list[Path]:
     """Those of the runs that are finished."""
     return [result.outcome.folder for result in results if result.outcome is not None]

@@ -2,9 +2,10 @@
 
 Every command that makes runs (`train`, `evaluate`, `validate run`, sweeps, jobs of Hydra's) makes a plan by an
 upstream's adapter and hands it to `carry_out`. Whether the folder's run begins, goes on, is extended or is finished
-already is decided here, in `standing`.
+already is decided in `standing`.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -14,24 +15,18 @@ from typing import Any
 
 import click
 
-from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.files import atomic_write
 from tdmpc2_lean.runs import adapter as adapters
 from tdmpc2_lean.runs import curve, folder, record
 from tdmpc2_lean.runs.adapter import Adapter
-from tdmpc2_lean.runs.plan import EVALUATE, TRAIN, Plan
-from tdmpc2_lean.runs.progress import Display, duration
+from tdmpc2_lean.runs.plan import TRAIN, Plan
+from tdmpc2_lean.runs.progress import Display, Progress, duration
 from tdmpc2_lean.runs.record import FAILED, FINISHED, INTERRUPTED, RunRecord
+from tdmpc2_lean.runs.standing import BEGINS, GOES_ON, IS_FINISHED, Standing, refuse_strange_folder, standing
 from tdmpc2_lean.runs.watching import Log, RunFailed, watch
 
 INTERRUPTED_CODE = 130
 REQUEST, CONFIG, FIGURE = "request.json", "config.yaml", "curve.png"
-BEGINS, GOES_ON, IS_FINISHED = "begins", "goes on", "is finished"
-# What a run's code must not change between its starts.
-OF_THE_CODE = ("upstream", "commit", "tree", "release", "patches", "local_changes", "patched_tree")
-OF_THE_SPECIFICATION = (
-    "upstream", "source", "tasks", "regime", "arm", "seed", "action_repeat", "chunk", "protocol",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,15 +44,6 @@ class Outcome:
         return found[-1] if found else None
 
 
-@dataclass(frozen=True)
-class Standing:
-    """What the folder's run is before it is made. earlier: its record, if it has one. note: for the user."""
-
-    what: str
-    earlier: RunRecord | None = None
-    note: str = ""
-
-
 def carry_out(plan: Plan, *, quiet: bool = False) -> Outcome:
     """Bring the planned run to its end, from wherever it is.
 
@@ -66,12 +52,13 @@ def carry_out(plan: Plan, *, quiet: bool = False) -> Outcome:
     checkpoint, and its record says what happened.
     """
     agent = adapters.adapter_of(plan.specification.upstream)
-    refuse_strange_folder(plan)
+    if not folder.is_held(plan.folder):  # whoever begins a run there has not written its record yet
+        refuse_strange_folder(plan)
     with folder.held(plan.folder) as lock:
         stands = standing(plan, agent)
         if stands.what == IS_FINISHED:
             return Outcome(plan.folder, stands.earlier, made=False)
-        if stands.what == BEGINS and not folder.is_empty(plan.folder):
+        if stands.what == BEGINS:
             folder.clear(plan.folder)
         return held(plan, agent, stands, lock, quiet)
 
@@ -88,26 +75,31 @@ def held(plan: Plan, agent: Adapter, stands: Standing, lock: int, quiet: bool) -
     )
     start = record.this_start(plan.command, plan.cwd, provenance, log_name, plan.specification.agent_steps)
     kept = new_record(plan, stands.earlier, provenance, start)
+    record.write(plan.folder, kept)
+    progress = agent.progress()
     if stands.what == GOES_ON:
-        agent.drop_computed_again(plan, agent.checkpoint_step(plan))
+        progress.resumed_at = agent.checkpoint_step(plan)
+        agent.drop_computed_again(plan, progress.resumed_at)
     else:
         write_config(plan.folder / CONFIG, plan.configured)
-    record.write(plan.folder, kept)
     heading = f"--- start {len(kept.starts)}, {start.started}: {plan.command}"
     log = Log(plan.folder / log_name, append=stands.what == GOES_ON, heading=heading)
-    progress = agent.progress()
     display = Display(progress, quiet=quiet)
-    if stands.note:
-        display.say(f"note: {stands.note}")
+    for note in stands.notes:
+        display.say(f"note: {note}")
     take = progress.take
 
     def take_and_record(event: Mapping[str, Any]) -> None:
-        """The record has the settings as soon as the code has resolved them."""
+        """The record has the settings as soon as the code has resolved them, and each evaluation once it is made."""
         nonlocal kept
         take(event)
         if event.get("event") == "start":
             kept = kept.changed(settings={**kept.settings, **agent.resolved(plan)})
-            record.write(plan.folder, kept)
+        elif event.get("event") == "evaluation":
+            kept = kept.changed(evaluations=evaluations(plan, agent, stands.earlier, progress, log))
+        else:
+            return
+        record.write(plan.folder, kept)
 
     progress.take = take_and_record
 
@@ -118,8 +110,12 @@ def held(plan: Plan, agent: Adapter, stands: Standing, lock: int, quiet: bool) -
         exit_code, interrupted = watch(
             command, plan.cwd, plan.environment, log, progress, display, [lock], agent.patience
         )
+    except KeyboardInterrupt:
+        record.write(plan.folder, kept.ended(INTERRUPTED, INTERRUPTED_CODE))
+        raise
     except BaseException as error:
-        record.write(plan.folder, kept.ended(FAILED, 1, f"the watching process: {error!r}"))
+        with contextlib.suppress(OSError):  # such as a full disk, which may be what has happened
+            record.write(plan.folder, kept.ended(FAILED, 1, f"the watching process: {error!r}"))
         raise
     finally:
         display.close()
@@ -178,123 +174,6 @@ def write_config(path: Path, configured: Mapping[str, Any]) -> None:
     atomic_write(path, yaml.safe_dump(dict(configured), sort_keys=False))
 
 
-# ------------------------------------------------------------------------------- begins, goes on, or is finished
-
-
-def refuse_strange_folder(plan: Plan) -> None:
-    """UserError, before anything is touched, for a folder that is a file or holds what is no run's."""
-    if plan.folder.exists() and not plan.folder.is_dir():
-        raise UserError(f"{plan.folder} is a file.", "choose another exp_name=")
-    if not folder.is_empty(plan.folder) and not folder.is_run(plan.folder):
-        raise UserError(
-            f"{plan.folder} holds files that are no run's; they are not touched.", "choose another exp_name="
-        )
-
-
-def standing(plan: Plan, agent: Adapter) -> Standing:
-    """Whether the run begins, goes on or is finished. UserError, naming what differs, if the folder holds another.
-
-    A finished run whose budget is raised goes on. A run that failed before its first step is as if it had not been.
-    """
-    refuse_strange_folder(plan)
-    if plan.overwrite or folder.is_empty(plan.folder):
-        return Standing(BEGINS)
-    if not (plan.folder / record.FILE).is_file():
-        raise UserError(
-            f"{plan.folder} already holds files of a run that has no {record.FILE}; nothing was touched.",
-            f"choose another {name_word(plan)}, or write overwrite=true to replace it",
-        )
-    earlier = record.read(plan.folder)
-    if plan.kind == EVALUATE or earlier.kind != plan.kind:
-        raise UserError(
-            f"{plan.folder} already holds a run ({earlier.kind}, {earlier.state}).", "choose another exp_name="
-        )
-    step = agent.checkpoint_step(plan)
-    if earlier.state == FAILED and step is None and not started(plan, earlier):
-        return Standing(BEGINS)
-    differ = differing(earlier, plan, agent)
-    if differ:
-        raise UserError(
-            f"{plan.folder} holds a run of another specification; these differ: {'; '.join(differ)}.",
-            another(plan, "type that run's command to go on with it, or "),
-        )
-    then, now = earlier.specification.agent_steps, plan.specification.agent_steps
-    if now < then:
-        raise UserError(
-            f"{plan.folder} holds a run of {then:,} agent steps, and {now:,} are asked for.",
-            another(plan, "a budget can only be raised; "),
-        )
-    if earlier.state == FINISHED and now == then:
-        return Standing(IS_FINISHED, earlier)
-    if earlier.state == FINISHED and step is None:
-        raise UserError(
-            f"{plan.folder} holds a finished run of {then:,} agent steps without a checkpoint to go on from.",
-            another(plan, ""),
-        )
-    note = ""
-    if now > then:
-        note = (
-            f"the budget is raised from {then:,} to {now:,} agent steps; where the replay had dropped steps before, "
-            "this is not bit for bit the run that had the budget from the start"
-        )
-    elif step is None:
-        note = "nothing was saved before the run was stopped: it begins anew, and gives the same bits"
-    return Standing(GOES_ON, earlier, note)
-
-
-def name_word(plan: Plan) -> str:
-    return "--out" if plan.fixed is not None else "exp_name="
-
-
-def another(plan: Plan, before: str) -> str:
-    """The next step for whoever wants another run than the folder's."""
-    if plan.fixed is not None:
-        return f"{before}choose another --out, or move that folder away"
-    return f"{before}choose another exp_name=, or write overwrite=true to replace it"
-
-
-def started(plan: Plan, earlier: RunRecord) -> bool:
-    """Whether the earlier run got to its first step."""
-    return bool(earlier.timing.steps) or bool(curve.lines_of(plan.folder / curve.FILE))
-
-
-def differing(earlier: RunRecord, plan: Plan, agent: Adapter) -> list[str]:
-    """In what the folder's run differs from the plan: 'seed (1, now 2)'."""
-    there, now = earlier.specification, plan.specification
-    found = [
-        said(key, getattr(there, key), getattr(now, key))
-        for key in OF_THE_SPECIFICATION
-        if getattr(there, key) != getattr(now, key)
-    ]
-    code, present = earlier.code, json.loads(json.dumps(plan.patched.provenance(), default=str))
-    found += [
-        f"code {key}" if key == "patches" else said(f"code {key}", code.get(key), present.get(key))
-        for key in OF_THE_CODE
-        if code.get(key) != present.get(key)
-    ]
-    if earlier.configured:
-        before, after = agent.deciding(earlier.configured), agent.deciding(plan.configured)
-        found += [
-            said(key, before.get(key), after.get(key))
-            for key in dict.fromkeys([*before, *after])
-            if not same(before.get(key), after.get(key))
-        ]
-    return found[:10] + ([f"and {len(found) - 10} more"] if len(found) > 10 else [])
-
-
-def said(key: str, then: Any, now: Any) -> str:
-    return f"{key} ({record.shortened(then, 40)}, now {record.shortened(now, 40)})"
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two settings say the same; numbers by their value, and as JSON has them."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return one == other
-    return json.dumps(one, default=str) == json.dumps(other, default=str)
-
-
 # ---------------------------------------------------------------------------------------------------- the record
 
 
@@ -333,12 +212,12 @@ def new_record(
 
 
 def what_happened(
-    plan: Plan, agent: Adapter, kept: RunRecord, earlier: RunRecord | None, progress, log: Log
+    plan: Plan, agent: Adapter, kept: RunRecord, earlier: RunRecord | None, progress: Progress, log: Log
 ) -> RunRecord:
     """The record with what is known only after the child has ended."""
     found: dict[str, Any] = {
         "settings": {**kept.settings, **agent.resolved(plan)},
-        "evaluations": tuple(agent.evaluations(plan, earlier.evaluations if earlier else (), progress, log)),
+        "evaluations": evaluations(plan, agent, earlier, progress, log),
         "details": agent.details(plan, kept),
     }
     if plan.kind == TRAIN and progress.samples:
@@ -354,14 +233,21 @@ def what_happened(
     return kept.changed(**found)
 
 
-def timing_of(progress, earlier: RunRecord | None) -> record.Timing:
+def evaluations(
+    plan: Plan, agent: Adapter, earlier: RunRecord | None, progress: Progress, log: Log
+) -> tuple[record.Evaluation, ...]:
+    """Those of all starts so far."""
+    return tuple(agent.evaluations(plan, earlier.evaluations if earlier else (), progress, log))
+
+
+def timing_of(progress: Progress, earlier: RunRecord | None) -> record.RunTiming:
     """Wall time over all starts; speeds of this one."""
     now = progress.timing()
-    before = earlier.timing if earlier is not None else record.Timing()
+    before = earlier.timing if earlier is not None else record.RunTiming()
     for key in ("train_seconds", "evaluation_seconds", "cpu_seconds"):
         if now.get(key) is not None and getattr(before, key) is not None:
             now[key] = round(now[key] + getattr(before, key), 2)
-    return record.Timing(**now)
+    return record.RunTiming(**now)
 
 
 def too_short(plan: Plan) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tdmpc2_lean.runs import record
+from tdmpc2_lean.runs.specification import flattened
 
 HASH_OF_NOTHING = "unknown"
 ACTION_REPEAT = 2  # of TD-MPC2's dm_control environments, which schema 1 did not record
@@ -142,14 +143,3 @@ def provenance_of_protocol(old: Mapping[str, Any]) -> dict[str, Any]:
         "compile": old.get("compile"),
         "tdmpc2_lean": old.get("tdmpc2_lean"),
     }
-
-
-def flattened(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{'run.steps': …} of nested settings."""
-    found: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, Mapping):
-            found |= flattened(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 import tdmpc2_lean
 from tdmpc2_lean.errors import UserError
@@ -74,6 +74,19 @@ class Provenance(Described):
     platform: str | None = None
     tdmpc2_lean: OwnVersion | None = None
 
+    @field_validator("code")
+    @classmethod
+    def code_is_described(cls, code: dict[str, Any]) -> dict[str, Any]:
+        """What readers rely on has its type, where it is there."""
+        if not isinstance(code.get("patches"), list | None):
+            raise ValueError("patches are no list")
+        for key in ("upstream", "commit", "tree", "patched_tree", "release"):
+            if not isinstance(code.get(key), str | None):
+                raise ValueError(f"{key} is no text")
+        if not isinstance(code.get("local_changes", []), list | bool | None):
+            raise ValueError("local_changes is no list")
+        return code
+
     @property
     def short_hash(self) -> str:
         """What a line of the curve calls it by. On which of equal cores it ran is not part of it."""
@@ -102,8 +115,16 @@ class Start(Described):
     budget: int | None = None
     log: str | None = None
 
+    @field_validator("started", "ended")
+    @classmethod
+    def is_a_time(cls, text: str | None) -> str | None:
+        """ISO 8601 with its zone."""
+        if text is not None and datetime.fromisoformat(text).tzinfo is None:
+            raise ValueError("a time without its zone")
+        return text
 
-class Timing(Described):
+
+class RunTiming(Described):
     """Over all starts: steps (agent steps), wall seconds; over the last start alone: the speeds.
 
     learning_steps_per_second: after seeding and pretraining, evaluations left out. updates: gradient updates so far.
@@ -120,13 +141,17 @@ class Timing(Described):
 
 
 class Evaluation(Described):
-    """A mean return. step: agent steps. episode_success: mean, where the task has one."""
+    """A mean return. step: agent steps. episode_success: mean, where the task has one.
+
+    returns: of each episode, where they are known and no curve has them.
+    """
 
     task: str | None = None
     step: int | None = None
     episode_reward: float | None
     episode_success: float | None = None
     episodes: int | None = None
+    returns: tuple[float, ...] | None = None
 
 
 class LoadedCheckpoint(Described):
@@ -158,7 +183,7 @@ class RunRecord(Described):
     starts: tuple[Start, ...] = Field(min_length=1)
     provenances: dict[str, Provenance]
     checkpoint: LoadedCheckpoint | None = None
-    timing: Timing = Field(default_factory=Timing)
+    timing: RunTiming = Field(default_factory=RunTiming)
     evaluations: tuple[Evaluation, ...] = ()
     details: dict[str, Any] = Field(default_factory=dict)
     packages: dict[str, str] = Field(default_factory=dict)
@@ -170,8 +195,8 @@ class RunRecord(Described):
 
     @property
     def provenance(self) -> Provenance:
-        """Of the last start."""
-        return self.provenances[self.start.provenance]
+        """Of the last start; one that says nothing if the record does not describe it, which is a deviation."""
+        return self.provenances.get(self.start.provenance) or Provenance(code={})
 
     @property
     def code(self) -> Mapping[str, Any]:
@@ -261,6 +286,8 @@ def faults_of(error: ValidationError, most: int = 3) -> str:
             told.append(f"{where} is missing")
         elif fault["type"] == "extra_forbidden":
             told.append(f"{where} is unknown")
+        elif fault["type"] == "value_error":
+            told.append(f"{where}: {fault['ctx']['error']}")
         else:
             told.append(f"{where} is {shortened(fault['input'])} ({fault['msg'].lower()})")
     more = error.error_count() - most

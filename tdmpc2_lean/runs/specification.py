@@ -4,6 +4,7 @@ The command line, a protocol and (later) a campaign each write one; an upstream'
 that goes on must have the specification it began with, but for a budget that was raised.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -68,3 +69,14 @@ class Specification(Described):
     def variant(self) -> str:
         """`default`, or the presets' names joined by `+`."""
         return "+".join(preset.name for preset in self.presets) or "default"
+
+
+def flattened(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{'run.steps': …} of nested settings."""
+    found: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found

@@ -31,8 +31,3 @@ def problems_of(path: Path) -> list[str]:
     _, faults = curve.read(path / curve.FILE)
     name = path / curve.FILE
     return [f"{name}:{fault.number}: {fault.what}" if fault.number else f"{name}: {fault.what}" for fault in faults]
-
-
-def run_folders(runs: Path) -> list[Path]:
-    """All folders of runs below a folder, sorted."""
-    return sorted({path.parent for path in runs.glob(f"**/{record.FILE}")})

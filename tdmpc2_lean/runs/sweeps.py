@@ -7,6 +7,7 @@ from dataclasses import replace
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.runs.plan import Plan, Request
 
+AS_WRITTEN = ("arm",)  # words whose values Hydra's grammar does not know: arm=full,dyn=0.25
 NOT_VARIED = ("task", "seed", "exp_name")  # they name the folder already
 
 
@@ -36,6 +37,9 @@ def swept(word: str) -> list[str]:
 
     if "," not in word and "(" not in word:
         return [word]
+    key, _, values = word.partition("=")
+    if key in AS_WRITTEN:
+        return list(dict.fromkeys(f"{key}={value.strip()}" for value in values.split(",") if value.strip()))
     try:
         override = OverridesParser.create().parse_override(word)
         if not override.is_sweep_override():
@@ -43,7 +47,6 @@ def swept(word: str) -> list[str]:
         values = list(override.sweep_string_iterator())
     except HydraException as error:
         raise UserError(f"Hydra: {' '.join(str(error).split())}", "write a sweep as key=1,2,3") from None
-    key = word.partition("=")[0]
     return list(dict.fromkeys(f"{key}={value}" for value in values))
 
 

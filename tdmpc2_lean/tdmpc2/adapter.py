@@ -147,6 +147,11 @@ class Tdmpc2Adapter(Adapter):
                 f"training has diverged: {diverged.partition(': ')[2]}\n  log: {log.path}",
                 "the last checkpoint is from before that, and the same settings diverge again: choose others",
             )
+        too_large = next((line for line in reversed(log.last) if line.startswith("MemoryError: the replay")), "")
+        if too_large:
+            return RunFailed(
+                f"{too_large.partition(': ')[2]}.\n  log: {log.path}", "a smaller buffer_size=, or a machine with more"
+            )
         if any(said in text for said in FULL_DISK):
             return RunFailed(f"the disk is full.\n  log: {log.path}", f"make room; {GOES_ON}")
         if exit_code == -signal.SIGKILL:
@@ -173,7 +178,7 @@ def explained_evaluation(plan: Plan, log: Log) -> RunFailed | None:
             f"{path} holds more than tensors; loading it would execute code from it.\n  log: {log.path}",
             "only if you trust where the file comes from: tdmpc2-lean evaluate --trust-checkpoint …",
         )
-    if "Error(s) in loading state_dict" in text or "size mismatch" in text:
+    if "CheckpointMisfit" in text:
         return RunFailed(
             f"{path} is of another network than the settings make.\n  log: {log.path}",
             "give the network settings it was trained with, such as model_size=5 or lean=smoke, and its task",

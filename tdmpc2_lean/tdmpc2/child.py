@@ -12,6 +12,7 @@ import importlib.util
 import json
 import math
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ import time
 from datetime import UTC, datetime
 
 from tdmpc2_lean.runs.channel import EVERY, read_request, run_script
+from tdmpc2_lean.tdmpc2 import memory
 
 
 class Episodes:
@@ -48,6 +50,7 @@ class TrainerWatch:
         self.trainer = None
         self.stopping = False
         self.losses = {}  # name -> [sum, number of them] since the last line
+        self.last_metrics, self.last_update = {}, None  # what the last update returned, and its agent step
         self.evaluation_seconds = 0.0
         self.evaluating_since = None
         self.lock = threading.Lock()
@@ -58,7 +61,14 @@ class TrainerWatch:
 
         def announced_train(trainer, *args, **kwargs):
             self.begin(trainer)
-            result = train(trainer, *args, **kwargs)
+            try:
+                result = train(trainer, *args, **kwargs)
+            except FloatingPointError:
+                raise
+            except Exception:
+                # What fails first is often the simulator, of an action that is not a number.
+                self.check(self.last_metrics, self.last_update)
+                raise
             self.look()
             return result
 
@@ -87,6 +97,8 @@ class TrainerWatch:
 
         cfg = trainer.cfg
         write_config(self.request["config"], cfg)
+        if not getattr(cfg, "multitask", False):
+            memory.check(cfg, getattr(trainer.agent, "device", None))
         self.watch_losses(trainer)
         self.watch_checkpoint(trainer)
         device = getattr(trainer.agent, "device", None)
@@ -104,23 +116,30 @@ class TrainerWatch:
         threading.Thread(target=self.keep_looking, daemon=True).start()
 
     def watch_losses(self, trainer):
-        """Have every logged loss looked at: the first that is not finite ends the run, named."""
-        log = trainer.logger.log
+        """Have every logged loss looked at, and the last update's if training fails: one not finite is named."""
+        log, update = trainer.logger.log, trainer.agent.update
 
         def checked_log(metrics, category="train"):
+            self.check(metrics, getattr(trainer, "_step", metrics.get("iteration", "?")))
             for name, value in metrics.items():
-                if not name.endswith(("_loss", "grad_norm")):
-                    continue
-                value = float(value)
-                if not math.isfinite(value):
-                    where = getattr(trainer, "_step", metrics.get("iteration", "?"))
-                    raise FloatingPointError(f"{name} is {value} at agent step {where}")
                 if name.endswith("_loss"):
                     pair = self.losses.setdefault(name.removesuffix("_loss"), [0.0, 0])
-                    pair[0], pair[1] = pair[0] + value, pair[1] + 1
+                    pair[0], pair[1] = pair[0] + float(value), pair[1] + 1
             return log(metrics, category)
 
-        trainer.logger.log = checked_log
+        def noted_update(*args, **kwargs):
+            metrics = update(*args, **kwargs)
+            self.last_metrics, self.last_update = metrics, getattr(trainer, "_step", "?")
+            return metrics
+
+        trainer.logger.log, trainer.agent.update = checked_log, noted_update
+
+    @staticmethod
+    def check(metrics, step):
+        """FloatingPointError, which names it, for a loss or norm that is not finite."""
+        for name, value in (metrics or {}).items():
+            if name.endswith(("_loss", "grad_norm")) and not math.isfinite(float(value)):
+                raise FloatingPointError(f"{name} is {float(value)} at agent step {step}")
 
     def watch_checkpoint(self, trainer):
         """Where the run's state is saved: tell from which step it goes on, and stop only once it is saved."""
@@ -155,6 +174,8 @@ class TrainerWatch:
     def evaluated(self, trainer, value, returns):
         """Tell of an evaluation, and append the line of the chunk that ends here; none before the first agent step."""
         step = getattr(trainer, "_step", None)
+        if not returns:  # eval_episodes=0: there is nothing to tell
+            return
         if not math.isfinite(value):
             raise FloatingPointError(f"the evaluation's return is {value} at agent step {step}")
         self.channel.send("evaluation", step=step, episode_reward=value, episodes=trainer.cfg.eval_episodes)
@@ -199,16 +220,39 @@ class TrainerWatch:
         )
 
 
-class Announcer(importlib.abc.MetaPathFinder):
-    """Hands the trainer classes to the watch as soon as the official code has imported them."""
+class CheckpointMisfit(RuntimeError):
+    """A checkpoint that is whole, but of another network."""
 
-    CLASSES = {"trainer.online_trainer": "OnlineTrainer", "trainer.offline_trainer": "OfflineTrainer"}
+
+def watched_agent(agent_class):
+    """Makes the class say so where a checkpoint does not fit: the libraries' own words for it fill pages."""
+    load = agent_class.load
+
+    def told_load(agent, *args, **kwargs):
+        try:
+            return load(agent, *args, **kwargs)
+        except (pickle.UnpicklingError, EOFError, OSError):
+            raise  # no whole checkpoint, or one that holds more than tensors
+        except Exception as error:
+            if "PytorchStreamReader" in str(error):
+                raise
+            raise CheckpointMisfit("the checkpoint is of another network") from error
+
+    agent_class.load = told_load
+
+
+class Announcer(importlib.abc.MetaPathFinder):
+    """Hands the trainer classes to the watch, and the agent's, as soon as the official code has imported them."""
 
     def __init__(self, watch):
-        self.watch = watch
+        self.classes = {
+            "trainer.online_trainer": ("OnlineTrainer", watch.watched),
+            "trainer.offline_trainer": ("OfflineTrainer", watch.watched),
+            "tdmpc2": ("TDMPC2", watched_agent),
+        }
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.CLASSES:
+        if name not in self.classes:
             return None
         sys.meta_path.remove(self)
         try:
@@ -221,7 +265,8 @@ class Announcer(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             execute(module)
-            self.watch.watched(getattr(module, self.CLASSES[name]))
+            class_name, watched = self.classes[name]
+            watched(getattr(module, class_name))
 
         spec.loader.exec_module = exec_module
         return spec

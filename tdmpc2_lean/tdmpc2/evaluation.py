@@ -11,13 +11,15 @@ from typing import Any
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.runs import record
+from tdmpc2_lean.runs.adapter import adapter_of
 from tdmpc2_lean.runs.plan import EVALUATE, TRAIN, Request
 from tdmpc2_lean.runs.presets import Shelf
 from tdmpc2_lean.runs.record import Evaluation, LoadedCheckpoint, RunRecord
 from tdmpc2_lean.runs.watching import Log
 from tdmpc2_lean.runs.words import hydra_word
 from tdmpc2_lean.tdmpc2.configuration import official_settings
-from tdmpc2_lean.tdmpc2.plan import Planner
+from tdmpc2_lean.tdmpc2.plan import UPSTREAM, Planner
+from tdmpc2_lean.versions import changed, versions
 
 SAFE_LOAD = "safe-load"
 # Of a training run's overrides, those that say nothing about its agent and environment.
@@ -48,6 +50,8 @@ class EvaluationPlanner(Planner):
             raise UserError(
                 f"there is no checkpoint {self.checkpoint}.{self.others()}", "name another checkpoint="
             )
+        if self.checkpoint.stat().st_size == 0:
+            raise UserError(f"{self.checkpoint} is no whole checkpoint: it is empty.", "name another checkpoint=")
         self.words = replace(
             self.words,
             hydra=tuple(word for word in self.words.hydra if word.partition("=")[0] != "checkpoint"),
@@ -66,17 +70,25 @@ class EvaluationPlanner(Planner):
 
     def inherit(self, run: RunRecord) -> None:
         was = run.specification
+        if was.upstream != UPSTREAM:
+            raise UserError(
+                f"{self.checkpoint} lies in the folder of a run of {adapter_of(was.upstream).title}.",
+                f"name a checkpoint of TD-MPC2's; {adapter_of(was.upstream).command} is about that run",
+            )
         taken = {key: value for key, value in was.overrides.items() if key not in NOT_FOR_EVALUATION}
         self.inherited = {"task": was.task, "seed": was.seed} | taken
         said = [hydra_word(key, value) for key, value in self.inherited.items()]
         self.notes.append("settings taken from the run that made the checkpoint: " + " ".join(said))
         code = run.code
         if not self.words.own.get("upstream"):
-            where = "miniature" if code["upstream"] == "miniature" else code.get("commit")
+            where = "miniature" if code.get("upstream") == "miniature" else code.get("commit")
             if where:
                 self.words = replace(self.words, own={**self.words.own, "upstream": where})
             if code.get("local_changes"):
                 self.notes.append("the run's code had local changes, which this evaluation does not have")
+        others = changed(run.provenance.versions, versions())
+        if others:
+            self.notes.append(f"the run was made with other versions than are installed: {'; '.join(others)}")
 
     def default_presets(self) -> tuple[str, ...]:
         return ()

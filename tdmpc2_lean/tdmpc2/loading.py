@@ -36,8 +36,8 @@ def load_agent(folder: str | Path, *, checkpoint: str | Path | None = None, devi
     if not path.is_file():
         raise UserError(f"there is no model {path}.", "let the run end, or name another by checkpoint=")
     code = kept.code
-    where = upstreams.MINIATURE if code["upstream"] == upstreams.MINIATURE else code["commit"]
-    names = [patch["name"] for patch in code["patches"]]
+    where = upstreams.MINIATURE if code.get("upstream") == upstreams.MINIATURE else code.get("commit")
+    names = [patch["name"] for patch in code.get("patches") or () if isinstance(patch, dict) and "name" in patch]
     copy = patched.materialise(upstreams.find_checkout("tdmpc2", where), names)
     modules = upstreams.isolate.load(copy.code_dir)
     settings = dict(kept.settings) | {"compile": False}

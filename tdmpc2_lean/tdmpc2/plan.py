@@ -8,14 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tdmpc2_lean import patching
-from tdmpc2_lean.environments import dm_control, rendering
+from pydantic import ValidationError
+
+from tdmpc2_lean import environments, patching
+from tdmpc2_lean.environments import Environment, rendering
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patched import materialise
 from tdmpc2_lean.runs import presets, threads, words
 from tdmpc2_lean.runs.plan import TRAIN, Plan, Request
 from tdmpc2_lean.runs.presets import Preset, Shelf
-from tdmpc2_lean.runs.record import Device, LoadedCheckpoint, Threads
+from tdmpc2_lean.runs.record import Device, LoadedCheckpoint, Threads, faults_of
 from tdmpc2_lean.runs.specification import Specification
 from tdmpc2_lean.runs.words import hydra_word
 from tdmpc2_lean.settings import given_by
@@ -56,32 +58,30 @@ class Planner:
         chosen, hydra = self.hydra_words()
         config = composed(self.patched.code_dir, hydra)
         self.check_config(config)
-        task = str(config["task"])
-        dm_control.check(task, self.patched.code_dir)
-        dmcontrol = dm_control.is_dmcontrol(task, self.patched.code_dir)
-        minutes = self.checkpoint_minutes(config, chosen, dmcontrol)
+        self.environment = self.found_environment(config, hydra)
+        self.check_data(config)
+        minutes = self.checkpoint_minutes(config, chosen)
         hydra += [hydra_word(key, value) for key, value in minutes.items()]
         config |= minutes
-        self.check_seeding(config, dmcontrol)
+        self.check_settings_values(config)
         draws = rendering.is_needed(self.kind, config)
-        environment = dict.fromkeys(threads.VARIABLES, str(number)) | rendering.variable(
-            draws, dmcontrol, os.environ
-        )
+        variables = self.variables(draws)
+        known = settings.effective(config)
         code_folder = self.code_folder(config)
         folder = self.request.folder or code_folder
         hydra += self.run_dir(folder)
-        repeat = dm_control.ACTION_REPEAT_OF_DMCONTROL if dmcontrol else 1
-        every = config.get("eval_freq")
+        repeat = self.environment.action_repeat or 1
+        every = known.get("eval_freq")
         overrides = {key: config[key] for key in chosen if key in config}
         plan = Plan(
             kind=self.kind,
-            specification=Specification(
+            specification=specified(
                 upstream=UPSTREAM,
-                source="dm_control" if dmcontrol else "other",
-                tasks=(task,),
+                source=self.environment.suite,
+                tasks=(self.environment.task,),
                 presets=tuple(map(presets.use_of, self.presets)),
-                seed=config["seed"],
-                agent_steps=config["steps"],
+                seed=known["seed"],
+                agent_steps=known["steps"],
                 action_repeat=repeat,
                 chunk=max(1, every if isinstance(every, int) else 1) * repeat,
                 overrides=overrides,
@@ -99,11 +99,11 @@ class Planner:
             threads=Threads(number=number, why=why),
             device=Device(kind=str(config.get("device", "cuda:0"))),
             compile=config.get("compile"),
-            environment=environment,
+            environment=dict.fromkeys(threads.VARIABLES, str(number)) | variables,
             launch={
                 "script": str(self.patched.code_dir / f"{self.kind}.py"),
                 "words": hydra,
-                "probe": "dm_control.suite" if dmcontrol else None,
+                "probe": "dm_control.suite" if self.environment.source else None,
                 "draws": draws,
             },
             details={"hydra": hydra},
@@ -156,7 +156,7 @@ class Planner:
         for preset in self.presets:
             words.check_keys(preset.keys(), known, missing, f"preset {preset.name!r}: ")
         words.check_keys([word.partition("=")[0] for word in self.words.hydra], known, missing)
-        if self.kind == TRAIN and self.words.settings().get("checkpoint"):
+        if self.kind == TRAIN and "checkpoint" in self.words.settings():
             raise UserError(
                 "checkpoint= is for evaluation: the official train.py does not load it, whatever it names.",
                 "tdmpc2-lean evaluate checkpoint=…; a run that was stopped goes on by its own command",
@@ -181,12 +181,11 @@ class Planner:
         asks_for_wandb = {"wandb_project", "wandb_entity"} & set(self.words.settings())
         return {"exp_name": name or "default"} | ({} if asks_for_wandb else {"enable_wandb": False})
 
-    def checkpoint_minutes(
-        self, config: Mapping[str, Any], chosen: Sequence[str], dmcontrol: bool
-    ) -> dict[str, Any]:
+    def checkpoint_minutes(self, config: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
         """How often the run's state is saved, where nobody has said it and the run can go on from it."""
         if self.kind != TRAIN or "checkpoint_minutes" not in config or "checkpoint_minutes" in chosen:
             return {}
+        dmcontrol = self.environment.name is not None
         if not dmcontrol or config.get("obs") != "state":
             self.notes.append(
                 "the run's state is not saved: stopped, it begins anew. "
@@ -210,17 +209,48 @@ class Planner:
                 )
             if find_spec("wandb") is None:
                 raise UserError("W&B is asked for, and wandb is not installed.", "pip install wandb")
-        videos = ("save_video",) if self.kind == "evaluate" else ("save_video_files",)
-        if any(config.get(key) for key in videos) and find_spec("imageio_ffmpeg") is None:
-            raise UserError(f"{videos[0]}=true needs imageio-ffmpeg.", "pip install imageio-ffmpeg")
+        rendering.check_video(self.kind, config)
 
-    def check_seeding(self, config: Mapping[str, Any], dmcontrol: bool) -> None:
+    def found_environment(self, config: dict[str, Any], hydra: list[str]) -> Environment:
+        """The environment of the task, which the code is then told in its own spelling. UserError if there is none."""
+        written = str(config["task"])
+        found = environments.find(UPSTREAM, written, self.patched.code_dir)
+        if found.task != written:
+            config["task"] = found.task
+            hydra.append(hydra_word("task", found.task))
+        return found
+
+    def variables(self, draws: bool) -> dict[str, str]:
+        """What the environment needs of its process. UserError, before the run has a folder, if it cannot be made."""
+        drawn = environments.backend(self.environment.source, draws, os.environ)
+        if drawn.note:
+            self.notes.append(drawn.note)
+        variables = dict(drawn.variables)
+        broken = self.environment.probe(variables)
+        if broken is not None:
+            raise broken
+        return variables
+
+    def check_data(self, config: Mapping[str, Any]) -> None:
+        """UserError if a multi-task agent is to be trained, which the official code does from files, without any."""
+        task = self.environment.task
+        if self.kind != TRAIN or len(self.environment.members) < 2:
+            return
+        get = f"the data set of {task} is on https://www.tdmpc2.com/dataset; write data_dir=FOLDER"
+        if is_missing(config.get("data_dir")):
+            raise UserError(f"task={task} is trained on a data set, and data_dir= does not say where it is.", get)
+        folder = (self.cwd / Path(str(config["data_dir"])).expanduser()).resolve()
+        if not any(folder.glob("*.pt")):
+            raise UserError(f"task={task} is trained on a data set, and there are no *.pt files in {folder}.", get)
+
+    def check_settings_values(self, config: Mapping[str, Any]) -> None:
+        """UserError for settings that are not of their type, or out of their range."""
         settings.check(
             patching.read_series(self.checkout.upstream).closure(name for name, _ in self.patched.patches),
             config,
             given=given_by(words.read(self.request.words).settings(), self.presets, config),
             kind=self.kind,
-            episode=dm_control.EPISODE_OF_DMCONTROL if dmcontrol else None,
+            episode=self.environment.agent_steps,
         )
         seed_steps = config.get("seed_steps")
         if self.kind != "train" or isinstance(seed_steps, bool) or not isinstance(seed_steps, int):
@@ -237,7 +267,8 @@ class Planner:
         if not PLAIN_NAME.fullmatch(name):
             raise UserError(
                 f"exp_name={name!r} is no name of a folder.",
-                "choose another exp_name=, of letters, digits and any of _ . , + = -",
+                "choose another exp_name=, of letters, digits and any of _ . , + = -, which begins with one of the "
+                "first two; runs lie in logs/TASK/SEED/EXP_NAME of the folder that the command is typed in",
             )
         where = self.request.folder or self.cwd
         return where / "logs" / str(config["task"]) / str(config["seed"]) / name
@@ -275,6 +306,16 @@ class Planner:
 
     def checkpoint_record(self) -> LoadedCheckpoint | None:
         return None
+
+
+def specified(**fields: Any) -> Specification:
+    """The specification of these fields. UserError for one that is not of its type."""
+    try:
+        return Specification(**fields)
+    except ValidationError as error:
+        told = f"the run cannot be described: {faults_of(error)}."
+        raise UserError(told, "give these settings other values") from None
+
 
 def as_text(word: str) -> str:
     """A word whose value is a name: `exp_name=1` means the text, which Hydra would take for a number."""

@@ -7,9 +7,11 @@ import pytest
 pytest.importorskip("elements", reason="needs the extra [dreamer]")
 pytest.importorskip("jax", reason="needs the extra [dreamer]")
 
-from dreamer_bridge import plan
-from tdmpc2_lean.patched import Patched
-from tdmpc2_lean.upstreams import UPSTREAMS, Checkout
+import acting
+
+from dreamer_bridge import cli, settings
+from dreamer_bridge.adapter import ADAPTER
+from tdmpc2_lean.runs.plan import Request
 
 # Keys and types of the official configuration that plans look at, with values of our own.
 CONFIGS = r"""
@@ -48,13 +50,16 @@ dmc_proprio:
 
 @pytest.fixture
 def code(tmp_path, monkeypatch) -> Path:
-    """The folder of a checkout whose configs.yaml can be changed; plans find it, whatever they are asked for."""
+    """The folder of a checkout whose configs.yaml can be changed; plans find it, whatever they are asked for.
+
+    JAX has an accelerator on this machine.
+    """
     root = tmp_path / "code"
     (root / "dreamerv3").mkdir(parents=True)
     (root / "dreamerv3" / "configs.yaml").write_text(CONFIGS, encoding="utf-8")
-    checkout = Checkout("dreamerv3", root, UPSTREAMS["dreamerv3"].pin, 40 * "1", "argument")
-    monkeypatch.setattr(plan, "find_checkout", lambda *a, **k: checkout)
-    monkeypatch.setattr(plan, "materialise", lambda *a, **k: Patched(root, checkout, (("seeding", "s"),), 40 * "2"))
+    for owner, name, function in acting.replacements(root):
+        monkeypatch.setattr(owner, name, function)
+    monkeypatch.setattr(settings, "has_accelerator", lambda: True)
     monkeypatch.setenv("TDMPC2_LEAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("MUJOCO_GL", "JAX_COMPILATION_CACHE_DIR"):
@@ -68,6 +73,20 @@ def planned(code, tmp_path):
     """A function from words (and flags) to a plan on that checkout."""
 
     def make(*words, flags=(), **named):
-        return plan.training(words, flags, cwd=tmp_path, **named)
+        return ADAPTER.plan(Request(words, flags=tuple(flags), cwd=tmp_path, **named))
 
     return make
+
+
+@pytest.fixture
+def commanded(code, capfd):
+    """A function from a command line of dreamer-bridge to (exit code, all that it said), on code that acts quickly."""
+    acting.write(code)
+
+    def command(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(list(arguments))
+        said = capfd.readouterr()
+        return ended.value.code or 0, said.out + said.err
+
+    return command

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dreamer_bridge import child, curve, trust
+from dreamer_bridge import checkpoints, child, curve, trust
+from tdmpc2_lean.runs import curve as curves
 
 
 class Channel(list):
@@ -40,15 +41,15 @@ def watch(tmp_path, monkeypatch):
 
     def install(loop=lambda **given: None, trusting=False):
         request = {
-            "curve": str(tmp_path / curve.FILE), "chunk": 100, "repeat": 2, "scales": {"dyn": 1.0}, "extra": {},
-            "logdir": str(tmp_path), "trust": trusting, "cores": [], "capacity": 1e4,
+            "curve": str(tmp_path / curves.FILE), "chunk": 100, "action_repeat": 2, "scales": {"dyn": 1.0},
+            "provenance": "abc", "logdir": str(tmp_path), "trust": trusting, "cores": [], "capacity": 1e4,
         }  # fmt: skip
 
         def train(make_agent, make_replay, make_env, make_stream, make_logger, args):
             return loop(make_agent=make_agent, make_logger=make_logger, args=args)
 
         embodied = SimpleNamespace(run=SimpleNamespace(train=train))
-        made = child.Watch(Channel(), request)
+        made = child.LoopWatch(Channel(), request)
         made.install(elements, embodied)
         return made, embodied.run.train, elements.checkpoint
 
@@ -60,7 +61,7 @@ def test_what_is_saved_is_signed_and_loaded_again_and_a_changed_one_is_not_unpic
     folder = tmp_path / "ckpt" / "one"
     checkpoint.save(folder, {"agent": lambda: {"params": 1}})
     trust.check(folder)
-    assert json.loads((folder / child.STATE).read_text())["agent_steps"] == 0
+    assert json.loads((folder / checkpoints.STATE).read_text())["agent_steps"] == 0
     found = {}
     checkpoint.load(folder, {"agent": found.update})
     assert found == {"params": 1}
@@ -124,8 +125,9 @@ def test_the_loop_runs_as_it_would_and_what_it_does_is_told(watch, tmp_path):
     told = [event["event"] for event in made.channel]
     assert told[:3] == ["compiling", "compiled", "start"] and told[-1] == "step"
     assert made.channel[-1]["step"] == 120 and made.channel[-1]["updates"] == 120
-    lines = curve.read_lines(tmp_path / curve.FILE)
+    lines = curve.read_lines(tmp_path / curves.FILE)
     assert [line["env_steps"] for line in lines] == [100, 200, 240]
+    assert {line["provenance"] for line in lines} == {"abc"}
     assert [line["returns"] for line in lines] == [[40.0], [80.0], [120.0]]
     assert lines[0]["losses"] == {"dyn": pytest.approx(sum(range(1, 51)) / 50)}
     assert lines[1]["replay_bytes"] == 12 * 101
@@ -157,7 +159,7 @@ def test_a_run_that_goes_on_writes_the_rest_of_the_chunk_it_was_stopped_in(watch
     part(1, 30, tmp_path / "ckpt" / "first", False)  # stopped in the first chunk, 100 env steps being 50 agent steps
     made = part(31, 50, tmp_path / "ckpt" / "first", True)
     assert {"event": "resumed", "step": 30, "checkpoint": "first"} in made.channel
-    (line,) = curve.read_lines(tmp_path / curve.FILE)
+    (line,) = curve.read_lines(tmp_path / curves.FILE)
     assert line["returns"] == [20.0, 40.0]
     assert line["losses"] == {"dyn": pytest.approx(sum(range(1, 51)) / 50)}
 
@@ -180,9 +182,9 @@ def test_the_script_runs_as_from_a_shell_bound_to_the_cores_that_were_chosen(tmp
     )
     reading, writing = os.pipe()
     request = {
-        "script": str(script), "flags": ["--seed", "1"], "channel": writing, "cores": [core], "extra": {},
-        "curve": str(tmp_path / curve.FILE), "chunk": 100, "repeat": 2, "scales": {}, "logdir": str(tmp_path),
-        "trust": False, "capacity": 1e4,
+        "script": str(script), "flags": ["--seed", "1"], "channel": writing, "cores": [core], "kind": "train",
+        "curve": str(tmp_path / curves.FILE), "chunk": 100, "action_repeat": 2, "scales": {}, "logdir": str(tmp_path),
+        "trust": False, "capacity": 1e4, "provenance": "abc", "parent": os.getpid(),
     }  # fmt: skip
     (tmp_path / "request.json").write_text(json.dumps(request))
     done = subprocess.run(
@@ -193,3 +195,35 @@ def test_the_script_runs_as_from_a_shell_bound_to_the_cores_that_were_chosen(tmp
     with os.fdopen(reading) as channel:
         assert [json.loads(line) for line in channel] == [{"event": "end"}]
     assert json.loads(done.stdout) == [["--seed", "1"], [core]]
+
+
+def test_an_evaluation_ends_after_its_last_episode_and_what_it_logged_is_written(tmp_path):
+    """The official script would go on until its steps are over."""
+
+    def loop(make_agent, make_env, make_logger, args):
+        make_agent()
+        logger = make_logger()
+        for step in range(1, args.steps + 1):
+            logger.step = step
+            if step % 10 == 0:
+                logger.add({"score": float(step), "length": 10}, prefix="episode")
+
+    class ClosedLogger(Logger):
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    def evaluated(episodes):
+        embodied = SimpleNamespace(run=SimpleNamespace(eval_only=loop))
+        made = child.EvaluationWatch(Channel(), {"trust": False, "cores": [], "episodes": episodes})
+        made.install(SimpleNamespace(checkpoint=SimpleNamespace(load=None)), embodied)
+        embodied.run.eval_only(Agent, None, ClosedLogger, SimpleNamespace(steps=100))
+        return made
+
+    made = evaluated(3)
+    assert made.logger.closed and made.logger.step == 30 and len(made.logger.added) == 3
+    told = [(event["return"], event["of"]) for event in made.channel if event["event"] == "episode"]
+    assert told == [(10.0, 3), (20.0, 3), (30.0, 3)]
+    with pytest.raises(child.TooFewEpisodes, match="10 of 11 episodes ended within 100 agent steps"):
+        evaluated(11)

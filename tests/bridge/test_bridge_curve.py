@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from dreamer_bridge import curve
-from dreamer_bridge.curve import Recorder, keep_lines_until, read_lines
-from tdmpc2_lean.runs import figure as figures
-from tdmpc2_lean.runs import record
+from dreamer_bridge.curve import ChunkRecorder, keep_lines_until, read_lines
+from tdmpc2_lean.runs import curve as curves
+from tdmpc2_lean.runs import figure, record
+from tdmpc2_lean.runs.specification import PresetUse, Specification
 
 SCALES = {"dyn": 0.25, "rep": 0.1}
 
 
 def recorder(path, chunk=100, repeat=2):
-    return Recorder(path, chunk, repeat, SCALES, lambda: 7, lambda: 1.5)
+    return ChunkRecorder(path, chunk, repeat, SCALES, lambda: 7, lambda: 1.5)
 
 
 def test_returns_and_unscaled_losses_of_a_chunk_stand_in_its_line_with_the_scales(tmp_path):
@@ -86,14 +86,44 @@ def test_lines_beyond_a_step_and_broken_ones_are_dropped(tmp_path):
     assert not (tmp_path / "absent").exists()
 
 
+def test_every_line_is_one_of_the_projects_format(tmp_path):
+    made = recorder(tmp_path / "c")
+    made.update(50, {"loss/dyn": float("inf")})
+    made.episode(60, 10.0)
+    made.episode(105, 20.0)
+    made.end(110)
+    lines, faults = curves.read(tmp_path / "c")
+    assert len(lines) == 2 and not faults
+    assert lines[0].line.losses == {"dyn": None}
+
+
+def test_lines_that_stay_keep_their_bytes(tmp_path):
+    """The official code cuts the file back to the size that it had: other bytes would make a line of zeros of it."""
+    path = tmp_path / "c"
+    first, second = b'{"chunk":1,  "value": 1.50}\n', b'{"chunk": 2}\n'
+    path.write_bytes(first + second)
+    keep_lines_until(path, "chunk", 1)
+    assert path.read_bytes() == first
+
+
 def folder_of_a_run(folder, task="dmc_cartpole_balance", arm="full", release=None, lines=2):
-    code = {"upstream": "dreamerv3", "commit": "e3f0224" + 33 * "0", "patches": [{}], "local_changes": []}
-    kept = record.new(
-        kind="train", task=task, seed=3, presets=[{"name": "smoke"}], flags=[], chunk=10_000, action_repeat=2,
-        upstream=code | ({"release": release} if release else {}), arm={"name": arm, "rep": "keep", "loss_scales": {}},
+    code = {
+        "upstream": "dreamerv3", "commit": "e3f0224" + 33 * "0", "patches": [{"name": "seeding", "sha256": "0"}],
+        "local_changes": [], "verified": True,
+    }  # fmt: skip
+    provenance = record.Provenance(code=code | ({"release": release} if release else {}))
+    start = record.this_start("dreamer-bridge train", folder, provenance, "train.log")
+    kept = record.RunRecord(
+        kind="train",
+        specification=Specification(
+            upstream="dreamerv3", tasks=(task,), seed=3, presets=(PresetUse(name="smoke"),), arm=arm, chunk=10_000,
+            action_repeat=2, agent_steps=10_000,
+        ),
+        starts=(start,),
+        provenances={start.provenance: provenance},
     )  # fmt: skip
-    record.write(folder, record.ended(kept, "finished", 0))
-    made = recorder(folder / curve.FILE, 10_000)
+    record.write(folder, kept.ended("finished", 0))
+    made = recorder(folder / curves.FILE, 10_000)
     for number in range(lines):
         made.episode(10_000 * number + 1, 100.0 * number)
     made.end(10_000 * lines)
@@ -101,7 +131,7 @@ def folder_of_a_run(folder, task="dmc_cartpole_balance", arm="full", release=Non
 
 
 def test_the_figure_says_n_seed_and_what_a_point_is_beside_the_published_curve(tmp_path):
-    assert figures.draw_run(folder_of_a_run(tmp_path), curve.read_run) == tmp_path / "curve.png"
+    assert figure.draw_run(folder_of_a_run(tmp_path)) == tmp_path / "curve.png"
     image = (tmp_path / "curve.png").read_bytes()
     assert image.startswith(b"\x89PNG")
     for text in (b"n=1 (seed 3)", b"a single seed is a hypothesis", b"Published DreamerV3", b"training episodes"):
@@ -110,15 +140,15 @@ def test_the_figure_says_n_seed_and_what_a_point_is_beside_the_published_curve(t
 
 
 def test_the_arm_and_the_release_are_named(tmp_path):
-    run = curve.read_run(folder_of_a_run(tmp_path, arm="strip", release="3.3.1"))
-    assert "arm strip" in run.settings and "release 3.3.1" in run.code
-    assert run.task == "dmc_cartpole_balance" and run.reference == "dreamerv3_dmc_proprio"
+    figure.draw_run(folder_of_a_run(tmp_path, arm="strip", release="3.3.1"))
+    image = (tmp_path / "curve.png").read_bytes()
+    assert b"arm strip" in image and b"release 3.3.1" in image and b"DreamerV3" in image
 
 
 def test_a_task_without_a_published_curve_says_so(tmp_path):
-    run = curve.read_run(folder_of_a_run(tmp_path, task="dmc_dog_run"))
-    assert "no published curve" in figures.caption([run], figures.published(run.task, run.reference))
+    figure.draw_run(folder_of_a_run(tmp_path, task="dmc_dog_run"))
+    assert b"no published curve" in (tmp_path / "curve.png").read_bytes()
 
 
 def test_a_run_without_an_episode_gets_no_figure(tmp_path):
-    assert figures.draw_run(folder_of_a_run(tmp_path, lines=0), curve.read_run) is None
+    assert figure.draw_run(folder_of_a_run(tmp_path, lines=0)) is None

@@ -5,52 +5,94 @@ import json
 
 import pytest
 
-from dreamer_bridge import arms, child, config, curve, plan, run, trust
-from dreamer_bridge.plan import latest_checkpoint, specification
-from tdmpc2_lean.environments import rendering
+from dreamer_bridge import arms, checkpoints, config, curve, plan, settings, trust
+from dreamer_bridge.adapter import ADAPTER, FULL_DISK, what_brings
+from dreamer_bridge.progress import DreamerProgress
+from tdmpc2_lean.environments import Environment, rendering
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.runs import presets, record
+from tdmpc2_lean.runs import curve as curves
+from tdmpc2_lean.runs.watching import Log
+
+
+def nested(plan):
+    """The plan's settings, by their first parts."""
+    found = {}
+    for key, value in plan.configured.items():
+        at, *parts = found, *key.split(".")
+        for part in parts[:-1]:
+            at = at.setdefault(part, {})
+        at[parts[-1]] = value
+    return found
 
 
 def test_the_bridges_own_settings_hold_where_nobody_says_otherwise(planned):
-    plan = planned("task=cheetah-run")
-    assert plan.task == plan.config["task"] == "dmc_cheetah_run"
-    assert plan.config["jax"] == {
+    plan = planned("task=cheetah-run", "jax.platform=cpu")
+    found = nested(plan)
+    assert plan.specification.task == found["task"] == "dmc_cheetah_run"
+    assert found["jax"] == {
         "platform": "cpu", "compute_dtype": "float32", "prealloc": False, "profiler": False, "prefetch": False,
     }  # fmt: skip
-    assert plan.config["env"]["dmc"] == {"repeat": 1, "image": False, "log_image": False, "use_seed": True}
-    assert plan.config["run"]["clock"] == "steps" and plan.config["run"]["log_every"] == 1000
-    assert plan.config["run"]["resume_exact"] and plan.config["replay"]["separate_report"]
+    assert found["env"]["dmc"] == {"repeat": 1, "image": False, "log_image": False, "use_seed": True}
+    assert found["run"]["clock"] == "steps" and found["run"]["log_every"] == 1000
+    assert found["run"]["resume_exact"] and found["replay"]["separate_report"]
     # The official config of states, and nothing else of ours.
-    assert plan.config["run"]["train_ratio"] == 1024 and plan.config["run"]["steps"] == 1_100_000
+    assert found["run"]["train_ratio"] == 1024 and found["run"]["steps"] == 1_100_000
     assert plan.environment["MUJOCO_GL"] == "disable"
     assert plan.environment["JAX_COMPILATION_CACHE_DIR"].endswith("cache/jax")
+    plan = planned("task=cheetah-run")
     assert plan.folder.parts[-4:] == ("logs", "dmc_cheetah_run", "0", "default")
-    assert plan.config["logdir"] == str(plan.folder)
+    assert plan.configured["logdir"] == str(plan.folder) == str(plan.code_folder)
+    # Where there is an accelerator, the official settings of JAX hold.
+    assert nested(plan)["jax"] == {
+        "platform": "cuda", "compute_dtype": "bfloat16", "prealloc": True, "profiler": False, "prefetch": False,
+    }  # fmt: skip
+    assert plan.device.kind == "cuda" and plan.threads.cores == ()
+
+
+def test_without_an_accelerator_no_run_is_started_unless_a_cpu_is_asked_for(planned, monkeypatch, tmp_path):
+    """A million steps were started on a CPU, which takes weeks; TD-MPC2's command refuses that."""
+    monkeypatch.setattr(settings, "has_accelerator", lambda: False)
+    with pytest.raises(UserError, match="no plugin of JAX for an accelerator") as told:
+        planned("task=cheetah-run")
+    assert "jax.platform=cpu" in told.value.next_step and "lean=smoke" in told.value.next_step
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("title: t\noverrides: {jax.platform: cpu}\n")
+    for words, flags in (
+        (["jax.platform=cpu"], []), ([f"lean={mine}"], []), ([], ["--jax.platform", "cpu"]),
+        ([], ["--jax.platform=cpu"]),
+    ):  # fmt: skip
+        plan = planned("task=cheetah-run", *words, flags=flags)
+        assert plan.device.kind == "cpu" and plan.configured["jax.compute_dtype"] == "float32"
+    assert ADAPTER.shelf.find("smoke").overrides["jax.platform"] == "cpu"
+    # Where JAX has it built in, without a plugin, the user can say so.
+    assert planned("task=cheetah-run", "jax.platform=cuda").device.kind == "cuda"
 
 
 def test_flags_win_over_words_over_presets_over_the_bridge(planned, tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("title: t\noverrides: {run.steps: 1, run.envs: 2, batch_size: 3, jax.prefetch: true}\n")
     plan = planned(f"lean={mine}", "task=cheetah-run", "run.envs=4", "batch_size=5", flags=["--batch_size", "6"])
-    assert (plan.config["run"]["steps"], plan.config["run"]["envs"], plan.config["batch_size"]) == (1, 4, 6)
-    assert plan.config["jax"]["prefetch"] is True
+    found = plan.configured
+    assert (found["run.steps"], found["run.envs"], found["batch_size"]) == (1, 4, 6)
+    assert found["jax.prefetch"] is True
+    assert plan.specification.overrides["run.envs"] == "4" and plan.specification.agent_steps == 1
 
 
 def test_every_official_flag_is_handed_on_as_it_is(planned):
     flags = ["--run.steps", "1000", "--agent.loss_scales.rew=2.0", r"--.*\.units", "7"]
     plan = planned("task=cheetah-run", flags=flags)
-    assert list(plan.flags[-len(flags) :]) == flags
-    assert plan.config["run"]["steps"] == 1000 and plan.config["agent"]["enc"]["simple"]["units"] == 7
-    assert plan.config["agent"]["loss_scales"]["rew"] == 2.0
+    assert plan.launch["flags"][-len(flags) :] == flags
+    assert plan.configured["run.steps"] == 1000 and plan.configured["agent.enc.simple.units"] == 7
+    assert plan.configured["agent.loss_scales.rew"] == 2.0
     assert "-- --run.steps 1000" in plan.command
 
 
 def test_configs_among_the_flags_add_to_those_for_states(planned):
     plan = planned("task=cheetah-run", flags=["--configs", "size12m", "--run.steps", "5"])
-    assert plan.configs == ("dmc_proprio", "size12m") and plan.flags[:3] == ("--configs", "dmc_proprio", "size12m")
-    assert plan.flags.count("--configs") == 1
-    assert plan.config["agent"]["enc"]["simple"]["units"] == 256 and not plan.config["env"]["dmc"]["image"]
+    assert plan.details["configs"] == ["dmc_proprio", "size12m"]
+    assert plan.launch["flags"][:3] == ["--configs", "dmc_proprio", "size12m"]
+    assert plan.launch["flags"].count("--configs") == 1
+    assert plan.configured["agent.enc.simple.units"] == 256 and not plan.configured["env.dmc.image"]
 
 
 def test_the_official_parser_makes_of_the_flags_what_the_plan_says(planned, code):
@@ -59,29 +101,31 @@ def test_the_official_parser_makes_of_the_flags_what_the_plan_says(planned, code
 
     plan = planned("task=cheetah-run", "size=size12m", "seed=3", "arm=strip", "lean=paper")
     document = config.read(code)
-    names, rest = elements.Flags(configs=["defaults"]).parse_known(list(plan.flags))
+    names, rest = elements.Flags(configs=["defaults"]).parse_known(list(plan.launch["flags"]))
     found = elements.Config(document["defaults"])
     for name in names.configs:
         found = found.update(document[name])
-    assert config.plain(elements.Flags(found).parse(rest)) == plan.config
+    assert config.plain(elements.Flags(found).parse(rest)) == nested(plan)
 
 
 def test_sizes_are_the_official_ones(planned):
-    assert planned("task=cheetah-run", "size=size12m").config["agent"]["enc"]["simple"]["units"] == 256
+    assert planned("task=cheetah-run", "size=size12m").configured["agent.enc.simple.units"] == 256
     with pytest.raises(UserError, match="Did you mean 'size12m'"):
         planned("task=cheetah-run", "size=siez12m")
 
 
 def test_the_paper_preset_is_the_protocol(planned):
     plan = planned("task=cheetah-run", "lean=paper")
-    assert plan.configs == ("dmc_proprio", "size12m") and plan.config["run"]["envs"] == 16
-    assert plan.repeat == 2 and plan.config["run"]["steps"] * plan.repeat == 500_000
-    assert plan.ratio.per_agent_step == 0.5 and plan.chunk == 20_000
+    what = plan.specification
+    assert plan.details["configs"] == ["dmc_proprio", "size12m"] and plan.configured["run.envs"] == 16
+    assert what.action_repeat == 2 and what.env_steps == 500_000
+    assert plan.details["updates_per_agent_step"] == 0.5 and what.chunk == 20_000
     from tdmpc2_lean.validation.judging import protocols
 
     entry = protocols.registry()["dreamerv3-dmc_cheetah_run"]
-    assert entry.agent_steps == plan.config["run"]["steps"]
-    assert entry.chunk * plan.repeat % plan.chunk == 0  # whole chunks of ours between two points of the criterion
+    assert entry.agent_steps == what.agent_steps
+    # Whole chunks of ours between two points of the criterion.
+    assert entry.chunk * what.action_repeat % what.chunk == 0
     assert dict(entry.settings) == {"size": "size12m", "envs": 16, "action_repeat": 2, "train_ratio": 512}
 
 
@@ -100,10 +144,14 @@ def test_the_paper_preset_is_the_protocol(planned):
 )
 def test_an_arm_scales_the_losses(planned, words, dyn, rep):
     plan = planned("task=cheetah-run", *words)
-    assert plan.scales["dyn"] == dyn and plan.scales["rep"] == pytest.approx(rep)
+    scales = plan.launch["scales"]
+    assert scales["dyn"] == dyn and scales["rep"] == pytest.approx(rep)
+    assert (plan.configured["agent.loss_scales.dyn"], plan.configured["agent.loss_scales.rep"]) == (dyn, scales["rep"])
     caveat = any(arms.CAVEAT in note for note in plan.notes)
     assert caveat == (dyn != 1.0 and "rep=alike" not in words)
-    assert plan.arm.record(plan.scales)["loss_scales"] == plan.scales
+    assert plan.details["loss_scales"] == scales
+    arm = next((word.removeprefix("arm=") for word in words if word.startswith("arm=")), "full")
+    assert plan.specification.arm == arm + (", rep=alike" if "rep=alike" in words else "")
 
 
 @pytest.mark.parametrize("word", ["arm=none", "arm=dyn", "arm=dyn=x", "arm=dyn=-1", "arm=dyn=nan", "rep=both"])
@@ -148,9 +196,9 @@ def test_mistakes_are_told_with_what_mends_them(planned, words, flags, told):
              "replay.fracs.uniform=0.5"],
 )  # fmt: skip
 def test_where_a_run_cannot_be_resumed_exactly_it_is_not_asked_to_and_that_is_said(planned, word):
-    assert planned("task=cheetah-run").config["run"]["resume_exact"] is True
+    assert planned("task=cheetah-run").configured["run.resume_exact"] is True
     plan = planned("task=cheetah-run", word)
-    assert plan.config["run"]["resume_exact"] is False and any(word in note for note in plan.notes)
+    assert plan.configured["run.resume_exact"] is False and any(word in note for note in plan.notes)
     with pytest.raises(UserError, match="cannot be resumed") as told:
         planned("task=cheetah-run", word, "run.resume_exact=True")
     assert word in str(told.value)
@@ -169,7 +217,7 @@ def test_a_preset_that_asks_for_exact_resumption_is_told_too(planned, tmp_path):
 def test_the_release_is_not_started_where_it_would_hang(planned, monkeypatch):
     words = ["task=cheetah-run", "run.debug=False"]
     found = planned(*words)
-    assert found.config["run"]["debug"] is False
+    assert found.configured["run.debug"] is False
     monkeypatch.setattr(plan, "find_checkout", lambda *a, **k: dataclasses.replace(found.checkout, release="3.3.1"))
     with pytest.raises(UserError, match="hangs"):
         planned(*words)
@@ -185,7 +233,7 @@ def test_keys_of_patches_that_are_left_out_are_not_set_and_that_is_said(planned,
         text = text.replace(key, "")
     path.write_text(text)
     plan = planned("task=cheetah-run")
-    assert plan.config["run"]["log_every"] == 120  # seconds, as the official code counts them
+    assert plan.configured["run.log_every"] == 120  # seconds, as the official code counts them
     assert any("profiler" in note and "no-hidden-render" in note and "resume" in note for note in plan.notes)
     assert plan.environment["MUJOCO_GL"] == "egl"  # it renders
 
@@ -198,90 +246,100 @@ def test_runs_of_other_settings_get_folders_of_their_own(planned):
     assert len(names) == 6
 
 
+def test_presets_words_and_flags_cannot_change_what_the_bridge_decides(planned, tmp_path):
+    """A run was split over two folders, or was of another task or seed than its folder says."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("title: t\noverrides: {logdir: /elsewhere}\n")
+    for flags, words in (
+        (["--logdir", "/elsewhere"], []), (["--logdir=/elsewhere"], []), ([r"--log.*r", "/elsewhere"], []),
+        ([], [f"lean={mine}"]), (["--task", "dmc_walker_walk"], []), (["--seed", "3"], []),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match="is decided by the bridge") as told:
+            planned("task=cheetah-run", *words, flags=flags)
+        assert told.value.next_step
+
+
+def test_what_keeps_the_environment_from_being_made_is_told_before_the_run_has_a_folder(planned, monkeypatch, tmp_path):
+    monkeypatch.setattr(Environment, "probe", lambda *_: UserError("dm_control is broken", "mend it"))
+    with pytest.raises(UserError, match="dm_control is broken"):
+        planned("task=cheetah-run")
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_task_of_another_suite_is_told_as_such(planned):
+    """It was answered with the extra that is installed already."""
+    with pytest.raises(UserError, match="atari_pong is a task of the official code's suite atari") as told:
+        planned("task=atari_pong")
+    assert "pip install" not in told.value.next_step and "task=cheetah-run" in told.value.next_step
+
+
+@pytest.mark.parametrize(
+    "word", ["run.steps=nan", "run.steps=inf", "run.steps=-5", "run.steps=0", "run.envs=0", "run.envs=-1",
+             "env.dmc.repeat=0", "env.dmc.repeat=-2", "batch_size=0", "batch_length=0", "run.envs=inf"],
+)  # fmt: skip
+def test_numbers_with_which_there_is_no_run_are_refused_before_anything_starts(planned, word):
+    for words, flags in (([word], []), ([], ["--" + word])):
+        with pytest.raises(UserError) as told:
+            planned("task=cheetah-run", *words, flags=flags)
+        assert told.value.next_step
+
+
 # ---------------------------------------------------------------------------------- going on with an earlier run
 
 
-def left_behind(plan, state="interrupted", checkpoint=True, **changed):
-    """The folder of an earlier run of a plan."""
-    plan.folder.mkdir(parents=True)
-    known = dict(
-        kind="train", task=plan.task, seed=plan.seed, upstream=plan.patched.provenance(), config=dict(plan.config),
-        flags=list(plan.flags), chunk=plan.chunk, arm=plan.arm.record(plan.scales), presets=[],
-    )  # fmt: skip
-    record.write(plan.folder, record.ended(record.new(**known | changed), state, 0))
-    if checkpoint:
-        folder = plan.folder / "ckpt" / "0001"
-        folder.mkdir(parents=True)
-        (folder / "done").write_bytes(b"")
-        (plan.folder / "ckpt" / "latest").write_text("0001")
-        trust.sign(folder)
-
-
-def test_the_same_command_goes_on_with_an_interrupted_run(planned):
-    plan = planned("task=cheetah-run", "seed=2")
-    assert not plan.resumes
-    left_behind(plan)
-    again = planned("task=cheetah-run", "seed=2")
-    assert again.resumes and specification(again) == specification(plan)
-
-
-def test_a_finished_run_is_not_touched(planned):
-    plan = planned("task=cheetah-run")
-    left_behind(plan, "finished")
-    with pytest.raises(UserError, match="already holds a run"):
-        planned("task=cheetah-run")
-    assert not planned("task=cheetah-run", "overwrite=true").resumes
-
-
-def test_a_run_of_another_specification_is_refused_and_the_keys_are_named(planned):
-    left_behind(planned("task=cheetah-run", "exp_name=x"))
-    with pytest.raises(UserError) as told:
-        planned("task=cheetah-run", "exp_name=x", "batch_size=8", "chunk=10000")
-    assert "batch_size (16, now 8)" in told.value.message and "chunk (20000, now 10000)" in told.value.message
-
-
-def test_a_run_of_other_patches_is_refused(planned):
-    plan = planned("task=cheetah-run")
-    code = plan.patched.provenance() | {"patches": [{"name": "seeding", "sha256": "other"}]}
-    left_behind(plan, upstream=code)
-    with pytest.raises(UserError, match="upstream.patches"):
-        planned("task=cheetah-run")
-
-
-def test_files_that_are_no_runs_are_left_alone(planned):
-    plan = planned("task=cheetah-run")
-    plan.folder.mkdir(parents=True)
-    (plan.folder / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match="no run's"):
-        planned("task=cheetah-run")
+def checkpoint_of(plan, **state):
+    """A signed checkpoint in the folder of a plan's run."""
+    found = plan.folder / "ckpt" / "0001"
+    found.mkdir(parents=True)
+    (found / "done").write_bytes(b"")
+    (plan.folder / "ckpt" / "latest").write_text("0001")
+    if state:
+        (found / checkpoints.STATE).write_text(json.dumps(state))
+    trust.sign(found)
+    return found
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
 @pytest.mark.parametrize("exact", [True, False])
 def test_what_a_killed_run_wrote_after_its_checkpoint_is_dropped(planned, checkpoint, exact):
     plan = planned("task=cheetah-run", f"run.resume_exact={exact}", "env.dmc.repeat=2", "chunk=1000")
-    left_behind(plan, checkpoint=checkpoint)
-    state = {"agent_steps": 1200, "curve": {"number": 3}}
+    plan.folder.mkdir(parents=True)
     if checkpoint:
-        (latest_checkpoint(plan.folder) / child.STATE).write_text(json.dumps(state))
+        checkpoint_of(plan, agent_steps=1200, curve={"number": 3})
     lines = [{"chunk": number, "env_steps": 1000 * number} for number in (1, 2, 3, 4)]
-    (plan.folder / curve.FILE).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"chunk": 5, "env')
+    (plan.folder / curves.FILE).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"chunk": 5, "env')
     scores = [{"step": step, "episode/score": 1.0} for step in (1000, 2000, 2400, 2402, 3000)]
     (plan.folder / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in scores))
-    run.drop_what_is_computed_again(plan, plan.folder / curve.FILE)
-    assert [line["chunk"] for line in curve.read_lines(plan.folder / curve.FILE)] == ([1, 2] if checkpoint else [])
+    ADAPTER.drop_computed_again(plan, ADAPTER.checkpoint_step(plan))
+    assert [line["chunk"] for line in curve.read_lines(plan.folder / curves.FILE)] == ([1, 2] if checkpoint else [])
     # With an exact checkpoint the official code cuts its own files.
     kept = scores if checkpoint and exact else scores[:3] if checkpoint else []
     assert curve.read_lines(plan.folder / "scores.jsonl") == kept
 
 
-def test_a_resumed_checkpoint_that_was_changed_is_refused_before_anything_starts(planned):
+def test_a_checkpoint_from_before_the_first_step_is_nothing_to_go_on_with(planned):
     plan = planned("task=cheetah-run")
-    left_behind(plan)
-    (plan.folder / "ckpt" / "0001" / "agent.pkl").write_bytes(b"evil")
+    checkpoint_of(plan, agent_steps=0, curve={"number": 1})
+    assert ADAPTER.checkpoint_step(plan) is None
+
+
+def test_the_step_to_go_on_at_is_the_checkpoints_once_it_is_verified(planned):
+    plan = planned("task=cheetah-run")
+    folder = checkpoint_of(plan, agent_steps=70, curve={"number": 1})
+    assert ADAPTER.checkpoint_step(plan) == 70
+    (folder / "agent.pkl").write_bytes(b"evil")
     with pytest.raises(trust.Untrusted, match="agent.pkl"):
-        planned("task=cheetah-run")
-    assert planned("task=cheetah-run", trust_checkpoint=True).resumes
+        ADAPTER.checkpoint_step(plan)
+    assert ADAPTER.checkpoint_step(planned("task=cheetah-run", trust_checkpoint=True)) == 70
+
+
+def test_a_larger_budget_and_another_folder_decide_nothing_and_all_else_does(planned):
+    def deciding(*words):
+        return ADAPTER.deciding(planned("task=cheetah-run", *words).configured)
+
+    assert deciding() == deciding("run.steps=5") == deciding("exp_name=other") == deciding("run.save_every=7")
+    assert deciding() != deciding("jax.platform=cpu")  # it rounds otherwise
+    assert deciding() != deciding("batch_size=8") and deciding() != deciding("agent.loss_scales.rep=0.2")
 
 
 def test_a_checkpoint_to_start_from_must_be_ones_own(planned, tmp_path):
@@ -291,17 +349,73 @@ def test_a_checkpoint_to_start_from_must_be_ones_own(planned, tmp_path):
     flags = ["--run.from_checkpoint", str(folder)]
     with pytest.raises(trust.Untrusted):
         planned("task=cheetah-run", flags=flags)
-    assert planned("task=cheetah-run", flags=flags, trust_checkpoint=True).trusted
+    assert planned("task=cheetah-run", flags=flags, trust_checkpoint=True).checkpoint.trusted
     trust.sign(folder)
-    assert not planned("task=cheetah-run", flags=flags).trusted
+    assert not planned("task=cheetah-run", flags=flags).checkpoint.trusted
     with pytest.raises(UserError, match="no whole checkpoint"):
         planned("task=cheetah-run", flags=["--run.from_checkpoint", str(tmp_path)])
 
 
+# --------------------------------------------------------------------------------- why a run failed, and how fast
+
+
+@pytest.mark.parametrize(
+    "said, next_step",
+    [
+        *((f"OSError: [Errno 28] {said}", "make room; the same command goes on") for said in FULL_DISK),
+        ("ModuleNotFoundError: No module named 'ninjax'", "pip install 'tdmpc2_lean[dreamer]'"),
+        ("ModuleNotFoundError: No module named 'ruamel.yaml'", "pip install 'tdmpc2_lean[dreamer]'"),
+        ("ModuleNotFoundError: No module named 'dm_control'", "pip install dm_control"),
+        ("ModuleNotFoundError: No module named 'ale_py'", "install what brings ale_py"),
+        ("RuntimeError: Unable to initialize backend 'cuda'", "jax.platform=cpu"),
+        ("RESOURCE_EXHAUSTED: 12 GiB", "a smaller size= or batch_size="),
+        ("ValueError: odd", "read the log; the same command goes on"),
+    ],
+)
+def test_a_failure_is_told_with_what_mends_it(planned, tmp_path, said, next_step):
+    log = Log(tmp_path / "train.log")
+    log.follow([b"Traceback (most recent call last):\n", said.encode() + b"\n"])
+    failure = ADAPTER.explained(planned("task=cheetah-run"), 1, DreamerProgress(), log)
+    assert failure.next_step.startswith(next_step) and str(log.path) in failure.message and failure.exit_code == 1
+
+
+def test_the_extra_is_named_for_what_it_brings_and_for_nothing_else():
+    """It was named for whatever was missing, such as the package of another suite."""
+    import configparser
+    from pathlib import Path
+
+    parser = configparser.ConfigParser()
+    parser.read(Path(plan.__file__).parent.parent / "setup.cfg")
+    brought = [line.partition(">")[0] for line in parser["options.extras_require"]["dreamer"].split() if ">" in line]
+    for name in brought:
+        assert what_brings(name.partition(".")[0].replace("-", "_")) == "pip install 'tdmpc2_lean[dreamer]'", name
+    assert "tdmpc2_lean[dreamer]" not in what_brings("ale_py")
+
+
+def test_a_resumed_runs_speed_counts_its_own_steps(planned):
+    """2,000 of the steps had been made by the start before: the speed was told as 4,008 steps/s."""
+    progress = DreamerProgress()
+
+    def look(step, seconds, updates):
+        progress.take(
+            {"event": "step", "step": step, "seconds": seconds, "evaluation_seconds": 0.0, "evaluating": False,
+             "cpu_seconds": 1.0, "updates": updates}
+        )  # fmt: skip
+
+    look(0, 0.5, 0)  # before the checkpoint is loaded
+    progress.take({"event": "resumed", "step": 2000, "checkpoint": "x"})
+    for second in range(1, 11):
+        look(2000 + 10 * second, 0.5 + second, 2000 + 10 * second)
+        assert progress.speed() is None or progress.speed() < 11
+    timing = progress.timing()
+    assert timing["steps_per_second"] == pytest.approx(100 / 10.5, rel=1e-3)
+    assert timing["learning_steps_per_second"] == pytest.approx(10.0) and timing["steps"] == 2100
+
+
 def test_every_preset_of_the_package_states_title_evidence_and_cost():
-    names = presets.available(presets.DREAMERV3)
+    names = ADAPTER.shelf.available()
     assert {"default", "paper", "smoke"} <= set(names)
     for name in names:
-        found = presets.find(name, presets.DREAMERV3)
+        found = ADAPTER.shelf.find(name)
         assert found.title and found.evidence and found.cost
-    assert json.dumps(dict(presets.find("smoke", presets.DREAMERV3).overrides))
+        assert json.dumps(dict(found.overrides))

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from tdmpc2_lean import references
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation.judging import criteria, synthetic
-from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, PASS, UNJUDGED, Run, Window, criterion, judge
+from tdmpc2_lean.validation.judging.criteria import (
+    FAIL,
+    INCOMPLETE,
+    PASS,
+    UNJUDGED,
+    ScoredRun,
+    Window,
+    criterion,
+    judge,
+)
 
 NAMES = ("tdmpc2-dm_control", "tdmpc2-playground", "dreamerv3-dm_control", "dreamerv3-playground")
 TDMPC2 = criterion("tdmpc2-playground")
@@ -37,19 +46,19 @@ def lowest(of: criteria.Criterion, task: str) -> tuple[float, float]:
     )
 
 
-def flat(of: criteria.Criterion, task: str, seed: int, early: float, late: float) -> Run:
+def flat(of: criteria.Criterion, task: str, seed: int, early: float, late: float) -> ScoredRun:
     """A finished run whose points are `early` up to the early window's end, and `late` after it."""
     steps = list(range(of.every, of.budget(task) + 1, of.every))
     values = [early if step <= of.windows(task)[0].upto else late for step in steps]
-    return Run(task, seed, steps, values, [100] * len(steps), name=f"{task}/{seed}")
+    return ScoredRun(task, seed, steps, values, [100] * len(steps), name=f"{task}/{seed}")
 
 
-def at_lowest(of: criteria.Criterion, task: str, offset: float) -> list[Run]:
+def at_lowest(of: criteria.Criterion, task: str, offset: float) -> list[ScoredRun]:
     """Runs whose score at each window is the reference's lowest seed + offset."""
     return [flat(of, task, seed, *(low + offset for low in lowest(of, task))) for seed in of.seeds]
 
 
-def with_failing(of: criteria.Criterion, count: int) -> list[Run]:
+def with_failing(of: criteria.Criterion, count: int) -> list[ScoredRun]:
     """The reference's runs, but on `count` tasks 51 below the lowest seed: those with the least to lose."""
     means = reference_means(of)
     loss = {
@@ -60,13 +69,13 @@ def with_failing(of: criteria.Criterion, count: int) -> list[Run]:
     return runs + [run for task in failing for run in at_lowest(of, task, -51)]
 
 
-def edited(run: Run, points: list[tuple]) -> Run:
+def edited(run: ScoredRun, points: list[tuple]) -> ScoredRun:
     """The run with other points (step, value, episodes)."""
     steps, values, episodes = (list(column) for column in zip(*points, strict=True))
     return dataclasses.replace(run, steps=steps, values=values, episodes=episodes)
 
 
-def points_of(run: Run) -> list[tuple]:
+def points_of(run: ScoredRun) -> list[tuple]:
     return list(zip(run.steps, run.values, run.episodes, strict=True))
 
 
@@ -249,7 +258,7 @@ def test_a_seed_in_two_runs_is_unjudged():
 def test_a_task_that_the_protocol_lacks_is_listed_and_changes_nothing():
     stranger = synthetic.run(criterion("tdmpc2-dm_control"), "dog-run", 1)
     verdict = judge(TDMPC2, [*synthetic.runs(TDMPC2), stranger])
-    assert verdict.state == PASS and verdict.strangers == (stranger,)
+    assert verdict.state == PASS and verdict.other_tasks == (stranger,)
 
 
 def test_no_runs_at_all_are_incomplete():
@@ -313,9 +322,9 @@ def test_points_are_weighted_by_their_episodes():
 
 
 def test_only_dreamerv3s_points_are_weighted_by_their_episodes():
-    of = dataclasses.replace(criterion("dreamerv3-dm_control"), tasks=("dmc_walker_walk",))
+    of = dataclasses.replace(criterion("dreamerv3-dm_control"), tasks=("dmc_walker_walk",), every=50_000)
     window = of.windows("dmc_walker_walk")[0]
-    run = Run("dmc_walker_walk", 0, [250_000, 300_000], [0.0, 100.0], [10, 30], reached=300_000)
+    run = ScoredRun("dmc_walker_walk", 0, [250_000, 300_000], [0.0, 100.0], [10, 30], reached=300_000)
     assert criteria.seed_score(of, run, window) == (75.0, "")
     equal = dataclasses.replace(of, by_episodes=False)
     assert criteria.seed_score(equal, run, window) == (50.0, "")
@@ -364,7 +373,7 @@ def summary(verdict: criteria.Verdict) -> list:
     ]
 
 
-def drawn_runs(chance: random.Random) -> list[Run]:
+def drawn_runs(chance: random.Random) -> list[ScoredRun]:
     """Runs anywhere from good to bad, some of them short."""
     runs = [
         synthetic.run(SMALL, task, seed, shift=chance.choice([0.0, -30.0, -49.0, -51.0, -200.0]))

@@ -108,8 +108,8 @@ def test_what_the_bridge_supplies_is_found_without_its_extra(installed, tmp_path
 def test_the_console_commands_are_ours(installed):
     (information,) = installed.glob("*.dist-info")
     words = (information / "entry_points.txt").read_text()
-    assert "tdmpc2-lean = tdmpc2_lean.cli:main" in words
-    assert "dreamer-bridge = tdmpc2_lean.bridge:main" in words
+    assert "tdmpc2-lean = tdmpc2_lean.console:tdmpc2_lean" in words
+    assert "dreamer-bridge = tdmpc2_lean.console:dreamer_bridge" in words
 
 
 def test_the_installed_package_finds_its_data_away_from_the_checkout(installed, tmp_path):

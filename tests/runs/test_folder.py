@@ -1,107 +1,19 @@
-"""A run's folder says what is usable, what is not and why, and who holds it."""
+"""Who holds a run's folder: one process at a time, and none that is gone, wherever it was and whatever it left."""
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
-from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.runs import Held, folder_of, read_run
 from tdmpc2_lean.runs import folder as folders
+from tdmpc2_lean.runs.folder import Held, folder_of
 
-
-def line(step, **changed):
-    return {
-        "chunk": step // 500,
-        "agent_steps": step,
-        "env_steps": 2 * step,
-        "value": 100.5,
-        "episodes": 1,
-        "updates": step,
-        "replay_bytes": 1000,
-        "seconds": 1.5,
-        "provenance": "12345678",
-        "time": "2026-01-01T00:00:00+00:00",
-    } | changed
-
-
-def write(folder, *texts):
-    folder.mkdir(exist_ok=True)
-    (folder / "run.json").write_text("{}")
-    (folder / "curve.jsonl").write_text("".join(texts))
-
-
-def whole(step, **changed):
-    return json.dumps(line(step, **changed)) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("{\n", "curve.jsonl:2: is no JSON"),
-        ("[]\n", "curve.jsonl:2: is no JSON object"),
-        (whole(1000, value=float("nan")), "curve.jsonl:2: value is nan"),
-        (whole(1000, value=None), "curve.jsonl:2: value is None"),
-        (whole(1000, agent_steps=1000.5), "curve.jsonl:2: agent_steps is 1000.5"),
-        (whole(1000, episodes=True), "curve.jsonl:2: episodes is True"),
-        (whole(500), "curve.jsonl:2: repeats 500 agent steps"),
-        (whole(400), "curve.jsonl:2: is out of order: 400 agent steps after 500"),
-    ],
-)
-def test_a_bad_line_is_named_with_file_and_line_and_the_rest_is_read(tmp_path, text, fault):
-    write(tmp_path, whole(500), text, whole(1500))
-    read = read_run(tmp_path)
-    assert [one["agent_steps"] for one in read.lines] == [500, 1500]
-    assert any(problem.endswith(fault) for problem in read.problems), read.problems
-
-
-@pytest.mark.parametrize("cut", [1, 10, len(whole(1000)) - 1])
-def test_a_line_cut_short_is_dropped(tmp_path, cut):
-    write(tmp_path, whole(500), whole(1000)[:cut])
-    assert [one["agent_steps"] for one in read_run(tmp_path).lines] == [500]
-    assert folders.keep_lines_before(tmp_path, 10_000) == 1
-    assert (tmp_path / "curve.jsonl").read_text() == whole(500)
-
-
-def test_lines_at_or_beyond_the_checkpoint_are_dropped(tmp_path):
-    write(tmp_path, whole(500), whole(1000), whole(1500))
-    # What is saved at step 1000 goes on with the evaluation of step 1000.
-    assert folders.keep_lines_before(tmp_path, 1000) == 1
-    assert folders.keep_lines_before(tmp_path, 0) == 0
-    assert (tmp_path / "curve.jsonl").read_text() == ""
-
-
-def test_a_curve_in_order_is_not_rewritten(tmp_path):
-    write(tmp_path, whole(500), whole(1000))
-    before = (tmp_path / "curve.jsonl").stat().st_ino
-    assert folders.keep_lines_before(tmp_path, 1001) == 2
-    assert (tmp_path / "curve.jsonl").stat().st_ino == before
-
-
-def test_a_failed_write_leaves_the_earlier_file(tmp_path, monkeypatch):
-    folders.write_record(tmp_path, {"state": "running"})
-    monkeypatch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(OSError):
-        folders.write_record(tmp_path, {"state": "finished"})
-    assert folders.read_record(tmp_path) == {"state": "running"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json"]
-
-
-def test_a_record_that_is_no_json_is_told(tmp_path):
-    write(tmp_path, whole(500))
-    (tmp_path / "run.json").write_text('{"protocol": ')
-    assert any("run.json" in problem for problem in read_run(tmp_path).problems)
-    with pytest.raises(UserError, match="run.json"):
-        folders.read_record(tmp_path)
-
-
-def test_presets_have_a_folder_of_their_own(tmp_path):
-    assert folder_of(tmp_path, "p", (), 1) == tmp_path / "p" / "default" / "seed-1"
-    assert folder_of(tmp_path, "p", ("fast", "depth"), 2) == tmp_path / "p" / "fast+depth" / "seed-2"
-
+HERE = socket.gethostname()
 
 HOLD = """
 import sys, time
@@ -111,33 +23,177 @@ with folder.held(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
+# Holds the folder, and has a child that keeps the lock for some seconds.
+HOLD_WITH_CHILD = """
+import subprocess, sys, time
+from pathlib import Path
+from tdmpc2_lean.runs import folder
+with folder.held(Path(sys.argv[1])) as lock:
+    subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({sys.argv[2]})"], pass_fds=[lock])
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def holding(path, code=HOLD, *words):
+    process = subprocess.Popen([sys.executable, "-c", code, str(path), *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def killed(process):
+    process.kill()
+    process.stdout.close()
+    process.wait()
+
+
+def wrote(path, seconds_ago=0.0, **changed):
+    """holder.json, as somebody left it."""
+    there = {"pid": 7, "host": "another-machine", "since": "2026-01-01T00:00:00+00:00"} | changed
+    (path / folders.HOLDER).write_text(json.dumps(there))
+    then = time.time() - seconds_ago
+    os.utime(path / folders.HOLDER, (then, then))
+
+
+def can_be_held(path):
+    try:
+        with folders.held(path):
+            return json.loads((path / folders.HOLDER).read_text())["pid"] == os.getpid()
+    except Held:
+        return False
+
+
+def test_presets_have_a_folder_of_their_own(tmp_path):
+    assert folder_of(tmp_path, "p", (), 1) == tmp_path / "p" / "default" / "seed-1"
+    assert folder_of(tmp_path, "p", ("fast", "depth"), 2) == tmp_path / "p" / "fast+depth" / "seed-2"
 
 
 def test_the_second_process_is_told_who_holds_the_run_and_takes_over_when_it_is_killed(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = holding(tmp_path)
     try:
-        assert process.stdout.readline() == "held\n"
         assert folders.is_held(tmp_path)
         with pytest.raises(Held, match=f"process {process.pid} on "), folders.held(tmp_path):
             pass
     finally:
-        process.kill()
-        process.communicate()
+        killed(process)
     assert not folders.is_held(tmp_path)
-    with folders.held(tmp_path):
-        pass
+    assert can_be_held(tmp_path)
     assert not (tmp_path / "holder.json").exists()
 
 
-def test_where_locks_do_not_reach_a_sign_of_life_from_another_machine_counts(tmp_path):
-    there = {"pid": 7, "host": "another-machine", "since": "2026-01-01T00:00:00+00:00"}
-    (tmp_path / "holder.json").write_text(json.dumps(there))
-    assert folders.is_held(tmp_path) is False  # without a lock's file nobody has begun
-    with pytest.raises(Held, match="process 7 on another-machine"), folders.held(tmp_path):
-        pass
-    assert folders.is_held(tmp_path)
-    long_ago = time.time() - folders.DEAD_AFTER - 1
-    os.utime(tmp_path / "holder.json", (long_ago, long_ago))
+def test_who_asks_never_keeps_anybody_from_holding(tmp_path):
+    (tmp_path / folders.LOCK).touch()
+    wrote(tmp_path, host=HERE, pid=os.getpid())
+    asking = subprocess.Popen(
+        [sys.executable, "-c",
+         "import sys; from pathlib import Path; from tdmpc2_lean.runs import folder; print('asks', flush=True)\n"
+         "while True: folder.is_locked(Path(sys.argv[1])); folder.is_held(Path(sys.argv[1]))", str(tmp_path)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert asking.stdout.readline() == "asks\n"
+        assert all(can_be_held(tmp_path) for _ in range(50))
+    finally:
+        killed(asking)
+
+
+def test_asking_takes_no_exclusive_lock(tmp_path, monkeypatch):
+    import fcntl
+
+    asked = []
+    lock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda file, how: (asked.append(how), lock(file, how)))
+    (tmp_path / folders.LOCK).touch()
+    wrote(tmp_path, host=HERE, pid=2**22 + 1)
     assert not folders.is_held(tmp_path)
+    assert asked and not any(how & fcntl.LOCK_EX for how in asked)
+
+
+def test_the_child_of_a_killed_holder_is_waited_for(tmp_path):
+    killed(holding(tmp_path, HOLD_WITH_CHILD, "2"))
+    assert folders.is_held(tmp_path)
+    began = time.monotonic()
+    assert can_be_held(tmp_path)
+    assert 0.5 < time.monotonic() - began < folders.CHILDS_END
+
+
+def test_the_child_of_a_killed_holder_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "CHILDS_END", 1.0)
+    holder = holding(tmp_path, HOLD_WITH_CHILD, "20")
+    children = psutil.Process(holder.pid).children()
+    killed(holder)
+    try:
+        with pytest.raises(Held), folders.held(tmp_path):
+            pass
+    finally:
+        for child in children:
+            child.kill()
+
+
+def test_where_locks_do_not_reach_a_heartbeat_from_another_machine_counts(tmp_path):
+    wrote(tmp_path)
+    assert folders.is_held(tmp_path)
+    with pytest.raises(Held, match="process 7 on another-machine") as told, folders.held(tmp_path):
+        pass
+    assert "120 s" in told.value.next_step
+    assert "another-machine" in (tmp_path / "holder.json").read_text()
+
+
+@pytest.mark.parametrize("seconds_ago", [folders.DEAD_AFTER + 1, 1e6, -folders.CLOCK_SKEW - 60, -1e8])
+def test_a_holder_elsewhere_that_is_gone_or_whose_time_is_in_the_future_blocks_nothing(tmp_path, seconds_ago):
+    wrote(tmp_path, seconds_ago)
+    assert not folders.is_held(tmp_path)
+    assert can_be_held(tmp_path)
+
+
+def test_clocks_that_differ_a_little_keep_a_holder_elsewhere(tmp_path):
+    wrote(tmp_path, -folders.CLOCK_SKEW / 2)
+    assert folders.is_held(tmp_path) and not can_be_held(tmp_path)
+
+
+def test_a_container_that_is_gone_blocks_nothing_though_its_name_is_ours(tmp_path):
+    wrote(tmp_path, host=HERE, pid=2**22 + 1)
+    assert not folders.is_held(tmp_path) and can_be_held(tmp_path)
+
+
+@pytest.mark.parametrize("more", [{"process_started": 1.0}, {"since": "2001-01-01T00:00:00+00:00"}])
+def test_a_pid_that_another_process_has_got_holds_nothing(tmp_path, more):
+    """As the record of today says it, and as earlier versions did."""
+    wrote(tmp_path, host=HERE, pid=os.getpid(), **more)
+    assert not folders.is_held(tmp_path) and can_be_held(tmp_path)
+
+
+def test_the_holder_itself_is_seen_by_its_pid_and_the_time_of_its_start(tmp_path):
     with folders.held(tmp_path):
-        assert "another-machine" not in (tmp_path / "holder.json").read_text()
+        assert folders.is_alive_here(folders.holder_record(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x", "host": 3, "since": null}', '{"pid": -1}'])
+def test_a_holders_file_that_says_nothing_blocks_nothing(tmp_path, text):
+    (tmp_path / folders.HOLDER).write_text(text)
+    folders.is_held(tmp_path)
+    assert can_be_held(tmp_path)
+
+
+def test_a_folder_made_for_holding_it_is_gone_again_and_can_be_held_at_once(tmp_path):
+    path = tmp_path / "a" / "b"
+    for _ in range(3):
+        with folders.held(path):
+            assert path.is_dir()
+        assert not path.exists() and path.parent.is_dir()
+
+
+def test_a_lock_whose_file_was_removed_by_its_last_holder_is_taken_anew(tmp_path, monkeypatch):
+    """Two processes that opened the lock's file before it was removed, and after, would both hold the run."""
+    take, removed = folders.take, []
+
+    def removed_first(lock, folder):
+        take(lock, folder)
+        if not removed:
+            removed.append(True)
+            (folder / folders.LOCK).unlink()
+
+    monkeypatch.setattr(folders, "take", removed_first)
+    with folders.held(tmp_path):
+        monkeypatch.undo()
+        assert not can_be_held(tmp_path)

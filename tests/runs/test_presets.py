@@ -4,10 +4,24 @@ import pytest
 
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.runs import presets
-from tdmpc2_lean.runs.presets import Preset, compose, find, read
+from tdmpc2_lean.runs.presets import Preset, Shelf, compose
+from tdmpc2_lean.runs.presets import read as read_of
+from tdmpc2_lean.tdmpc2.adapter import ADAPTER
 
 OFFICIAL = {"iterations": 6, "batch_size": 256, "utd": 1, "lr": 3e-4, "task": "dog-run", "compile": True}
+
+
+def shelf() -> Shelf:
+    """TD-MPC2's, as the test's folders have it."""
+    return ADAPTER.shelf
+
+
+def find(name):
+    return shelf().find(name)
+
+
+def read(path):
+    return read_of(path, places.presets_dir())
 
 
 def made(name="made", **fields):
@@ -20,7 +34,7 @@ def written(path, text):
 
 
 def test_the_five_presets_are_there_and_each_states_evidence_and_cost(workplace):
-    assert {"default", "depth", "ratio", "fast", "smoke"} <= set(presets.available())
+    assert {"default", "depth", "ratio", "fast", "smoke"} <= set(shelf().available())
     for path in places.presets_dir().glob("*.yaml"):
         preset = read(path)
         assert preset.evidence and preset.cost and preset.title
@@ -81,7 +95,7 @@ def test_a_preset_of_the_users_is_found_by_name_and_by_path(workplace):
     path = written(folder / "mine.yaml", "title: Mine\noverrides: {lr: 3e-4}\n")
     assert find("mine") == find(str(path)) == read(path)
     assert read(path).overrides == {"lr": 3e-4}
-    assert "mine" in presets.available()
+    assert "mine" in shelf().available()
 
 
 @pytest.mark.parametrize(

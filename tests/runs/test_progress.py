@@ -87,16 +87,44 @@ def test_an_evaluation_is_told_once_and_with_its_n():
     assert stream.getvalue() == "evaluation at agent step 100: return 12.3 (mean of 1 episode)\n"
 
 
-def test_a_terminal_gets_a_bar():
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+def test_a_terminal_gets_a_bar():
     stream = Terminal()
     display = Display(reported((200, 20.0, 0.0), (300, 30.0, 0.0)), stream)
     display.update()
     display.close()
     assert "300/400 agent steps" in stream.getvalue() and "10.0 steps/s, 0:10 left" in stream.getvalue()
+
+
+def test_a_counter_that_ends_one_beyond_the_budget_shows_the_budget():
+    """The official loop makes `steps` + 1 agent steps."""
+    made, stream = reported((300, 30.0, 0.0), (401, 40.0, 0.0)), Terminal()
+    display = Display(made, stream)
+    display.update()
+    display.close()
+    assert "400/400 agent steps" in stream.getvalue() and "401" not in stream.getvalue()
+    assert progress.line(made).startswith("agent step 400/400, ") and made.timing()["steps"] == 400
+    assert " left" not in progress.line(made)
+
+
+def test_a_run_that_goes_on_is_not_said_to_be_as_fast_as_if_it_had_made_all_steps_itself():
+    made = reported(seed_steps=0)
+    made.take({"event": "resumed", "step": 390})
+    for step, seconds in ((391, 1.0), (400, 10.0)):
+        made.take({"event": "step", "step": step, "seconds": seconds, "evaluation_seconds": 0.0, "evaluating": False,
+                   "cpu_seconds": seconds})  # fmt: skip
+    assert made.timing()["steps_per_second"] == pytest.approx(1.0)
+
+
+def test_events_of_an_unknown_kind_are_none_of_ours():
+    made = reported()
+    made.take({"event": "unheard-of"})
+    made.take({})
+    assert made.news == [] and made.step is None
 
 
 def test_the_phase_is_named():

@@ -1,4 +1,4 @@
-"""What tests of the series do in a process of their own, on a patched checkout's code (see validation/gates/process.py)."""
+"""What tests of the series do in a process of their own, on a patched checkout (see validation/gates/process.py)."""
 
 from pathlib import Path
 

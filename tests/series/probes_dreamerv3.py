@@ -1,4 +1,4 @@
-"""What tests of the DreamerV3 series do in a process of their own, on patched code (see validation/gates/process.py)."""
+"""What tests of the DreamerV3 series do in a process of their own (see validation/gates/process.py)."""
 
 import os
 import pickle

@@ -271,17 +271,6 @@ def test_what_says_where_and_how_a_run_is_made_does_not_decide(document, patches
         assert not name.startswith(("run.train_ratio", "run.steps", "run.envs", "run.from", "run.report")), name
 
 
-def test_a_suite_whose_package_is_missing_is_told_by_name(monkeypatch):
-    import importlib.util
-
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ale_py" else real(name))
-    with pytest.raises(UserError, match="^atari_pong is a task of atari, for which the official code imports ale_py"):
-        schema.check_suite("atari_pong")
-    schema.check_suite("dmc_walker_walk")
-    schema.check_suite("dummy_disc")
-
-
 def test_an_infinite_integer_among_the_official_flags_is_told(tmp_path):
     with pytest.raises(UserError, match="the official flags"):
         config.resolved({"defaults": {"batch_size": 16}}, [], ["--batch_size", str(math.inf)])

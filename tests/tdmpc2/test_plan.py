@@ -9,12 +9,15 @@ import pytest
 from tdmpc2_lean.environments import dm_control, rendering, tdmpc2_tasks
 from tdmpc2_lean.environments.sources import source_named
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.runs import threads
-from tdmpc2_lean.tdmpc2 import plan
+from tdmpc2_lean.runs import making, sweeps, threads
+from tdmpc2_lean.runs.plan import Request
+from tdmpc2_lean.runs.words import OWN_WORDS
+from tdmpc2_lean.tdmpc2.adapter import ADAPTER
+from tdmpc2_lean.tdmpc2.configuration import composed
 
 
 def planned(workplace, *words, **options):
-    return plan.training(["upstream=miniature", *words], cwd=workplace, **options)
+    return ADAPTER.plan(Request(("upstream=miniature", *words), cwd=workplace, **options))
 
 
 CPU = ("task=cheetah-run", "device=cpu")
@@ -47,8 +50,8 @@ def test_a_cuda_device_that_is_not_there_is_an_error(workplace, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert planned(workplace, "task=cheetah-run", "device=cuda:1").device == "cuda:1"
-    assert planned(workplace, "task=cheetah-run").device == "cuda:0"
+    assert planned(workplace, "task=cheetah-run", "device=cuda:1").device.kind == "cuda:1"
+    assert planned(workplace, "task=cheetah-run").device.kind == "cuda:0"
     with pytest.raises(UserError, match="finds 2 CUDA"):
         planned(workplace, "task=cheetah-run", "device=cuda:2")
 
@@ -70,7 +73,7 @@ def test_the_patches_asked_for_are_applied_and_no_others(workplace):
 
 def test_the_command_line_wins_over_presets_and_our_defaults(workplace):
     found = planned(workplace, *CPU, "lean=fast", "batch_size=64", "exp_name=mine")
-    assert (found.config["batch_size"], found.config["iterations"], found.config["utd"]) == (64, 3, 0.5)
+    assert (found.configured["batch_size"], found.configured["iterations"], found.configured["utd"]) == (64, 3, 0.5)
     assert found.folder == workplace / "logs/cheetah-run/1/mine"
 
 
@@ -79,16 +82,71 @@ def test_the_folder_is_named_after_the_presets(workplace):
     assert planned(workplace, *CPU).folder.name == "default"
 
 
-@pytest.mark.parametrize("name", ["../../elsewhere", "' '"])
+@pytest.mark.parametrize("name", ["../../elsewhere", "' '", "..", ".", "'/abs/olute'", "/abs/olute", "a/b", "''", "-x"])
 def test_a_run_stays_in_its_folder(workplace, name):
-    with pytest.raises(UserError):
+    with pytest.raises(UserError) as told:
         planned(workplace, *CPU, f"exp_name={name}")
+    assert "exp_name=" in told.value.message and "folder" in told.value.message and told.value.next_step
+
+
+@pytest.mark.parametrize("name", ["1", "1.5", "true", "null", "1e3", "++exp_name=7"])
+def test_a_name_that_hydra_would_take_for_a_number_is_a_name(workplace, name):
+    word = name if "=" in name else f"exp_name={name}"
+    found = planned(workplace, *CPU, word)
+    assert found.folder.name == word.partition("=")[2]
+    assert found.configured["exp_name"] == found.folder.name
+
+
+@pytest.mark.parametrize("word", ["checkpoint=final.pt", "checkpoint=not-there.pt", "checkpoint=", "+checkpoint=x.pt"])
+def test_training_takes_no_checkpoint_and_says_who_does(workplace, word):
+    with pytest.raises(UserError, match="does not load it") as told:
+        planned(workplace, *CPU, word)
+    assert "tdmpc2-lean evaluate" in told.value.next_step and "goes on by its own command" in told.value.next_step
+
+
+def test_a_multi_task_set_without_its_data_says_what_is_missing(official, workplace):
+    words = (f"upstream={official.root}", "task=mt30", "device=cpu", "steps=100")
+    with pytest.raises(UserError, match="data_dir= does not say where") as told:
+        planned(workplace, *words)
+    assert "data_dir=FOLDER" in told.value.next_step
+    (workplace / "data").mkdir()
+    with pytest.raises(UserError, match=r"no \*.pt files in .*data"):
+        planned(workplace, *words, "data_dir=data")
+    (workplace / "data" / "chunk_0.pt").write_bytes(b"x")
+    planned(workplace, *words, "data_dir=data")
+
+
+@pytest.mark.parametrize("word", ["seed=1.5", "seed=x", "steps=1.5", "steps=-1"])
+def test_what_cannot_be_a_run_is_told_before_anything_starts(workplace, word):
+    with pytest.raises(UserError, match=word.partition("=")[0]):
+        planned(workplace, *CPU, word)
+    assert not (workplace / "logs").exists()
+
+
+def test_a_sweep_runs_every_combination_in_a_folder_of_its_own(workplace):
+    words = ("upstream=miniature", *CPU, "seed=1,2", "lr=1e-3,1e-4", "lean=depth")
+    found = [ADAPTER.plan(one) for one in sweeps.requests(Request(words, cwd=workplace), OWN_WORDS)]
+    assert [one.folder.relative_to(workplace / "logs/cheetah-run").as_posix() for one in found] == [
+        "1/depth,lr=0.001",
+        "1/depth,lr=0.0001",
+        "2/depth,lr=0.001",
+        "2/depth,lr=0.0001",
+    ]
+    settings = [(one.configured["seed"], one.configured["lr"]) for one in found]
+    assert settings == [(1, 1e-3), (1, 1e-4), (2, 1e-3), (2, 1e-4)]
+
+
+def test_a_sweep_over_one_folder_is_refused(workplace):
+    words = ("upstream=miniature", *CPU, "lr=1e-3,1e-4", "exp_name=x")
+    found = [ADAPTER.plan(one) for one in sweeps.requests(Request(words, cwd=workplace), OWN_WORDS)]
+    with pytest.raises(UserError, match="same folder"):
+        sweeps.check_folders(found)
 
 
 def test_official_defaults_stay_but_for_wandb(workplace):
     found = planned(workplace, *CPU)
-    assert found.config["enable_wandb"] is False and found.config["compile"] is True
-    assert found.config["iterations"] == 6 and found.config["batch_size"] == 256
+    assert found.configured["enable_wandb"] is False and found.configured["compile"] is True
+    assert found.configured["iterations"] == 6 and found.configured["batch_size"] == 256
 
 
 def test_wandb_asked_for_by_half_is_told(workplace):
@@ -114,15 +172,15 @@ def test_a_folder_with_files_of_no_run_is_never_replaced(workplace):
     assert planned(workplace, *CPU)  # empty: free to take
     (folder / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match="no run's"):
-        planned(workplace, *CPU, "overwrite=true")
-    assert (folder / "thesis.tex").exists()
+        making.carry_out(planned(workplace, *CPU, "overwrite=true"))
+    assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 
 
 def test_hydra_gets_paths_with_odd_characters_whole(workplace):
     folder = workplace / "it's a, folder=1"
     folder.mkdir()
-    found = plan.training(["upstream=miniature", *CPU], cwd=folder)
-    assert plan.composed(found.patched.code_dir, found.hydra)  # Hydra reads it
+    found = planned(folder, *CPU)
+    assert composed(found.patched.code_dir, found.launch["words"])  # Hydra reads it
     assert str(found.folder).startswith(str(folder))
 
 

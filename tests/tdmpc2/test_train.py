@@ -2,20 +2,14 @@
 
 import csv
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from tdmpc2_lean import training
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.runs import record
-from tdmpc2_lean.runs.run import Log
-from tdmpc2_lean.tdmpc2 import plan
+from tdmpc2_lean.runs import curve, making, record
 from tdmpc2_lean.training import RunFailed
 
 COMMAND = [sys.executable, "-m", "tdmpc2_lean", "train"]
@@ -26,145 +20,121 @@ def where(checkout):
     return "upstream=miniature" if checkout.upstream == "miniature" else f"upstream={checkout.root}"
 
 
-def started(words, cwd):
-    """A run in a process of its own, without a terminal."""
-    return subprocess.Popen(
-        [*COMMAND, *words], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+def called(words, cwd):
+    """The command in a process of its own, without a terminal: (exit code, what it said)."""
+    done = subprocess.run(
+        [*COMMAND, *words], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500
     )
-
-
-def wait_for(path, process, text=""):
-    """Until a file is there and has the text."""
-    while not (path.is_file() and text in path.read_text()):
-        assert process.poll() is None, process.stdout.read()
-        time.sleep(0.1)
+    return done.returncode, done.stdout
 
 
 def test_a_run_leaves_all_that_is_needed_to_know_and_repeat_it(any_checkout, tiny, workplace):
-    outcome = training.train([*tiny, where(any_checkout), "seed=3", "threads=1"], quiet=True)
+    words = [*tiny, where(any_checkout), "seed=3", "threads=1"]
+    outcome = training.train(words, quiet=True)
     folder, kept = outcome.folder, outcome.record
     assert folder == workplace / "logs/cartpole-balance/3/default"
     assert kept == record.read(folder)
-    assert (kept["state"], kept["exit_code"], kept["seed"], kept["threads"]["number"]) == (
-        "finished",
-        0,
-        3,
-        1,
-    )
-    assert kept["upstream"]["upstream"] == any_checkout.upstream
-    assert kept["upstream"]["commit"] == any_checkout.commit
-    assert [patch["name"] for patch in kept["upstream"]["patches"]][0] == "device"
-    assert kept["device"] == {"kind": "cpu", "name": None}
-    # The configuration is the one that the code resolved, not only the one that was asked for.
-    assert kept["config"]["seed_steps"] == 500 and kept["config"]["action_dim"] == 1
-    assert kept["config"]["work_dir"] == str(folder)
-    assert kept["overrides"]["latent_dim"] == 16 and kept["overrides"]["seed"] == 3
+    assert (kept.state, kept.start.exit_code, kept.specification.seed) == ("finished", 0, 3)
+    assert kept.provenance.threads.number == 1 and kept.provenance.versions["mujoco"]
+    assert kept.code["upstream"] == any_checkout.upstream
+    assert kept.code["commit"] == any_checkout.commit
+    assert [patch["name"] for patch in kept.code["patches"]][0] == "device"
+    assert kept.provenance.device == record.Device(kind="cpu", name=None)
+    # The settings are those that the code resolved, beside those that were asked for.
+    assert kept.settings["seed_steps"] == 500 and kept.settings["action_dim"] == 1
+    assert kept.settings["work_dir"] == str(folder) and kept.configured["action_dim"] == "???"
+    assert kept.specification.overrides["latent_dim"] == 16 and kept.specification.overrides["seed"] == 3
     with open(folder / "eval.csv", newline="") as file:
         rows = [(float(row["step"]), float(row["episode_reward"])) for row in csv.DictReader(file)]
     assert [step for step, _ in rows] == [0, 1000]
-    assert [(e["step"], e["episode_reward"]) for e in kept["evaluations"]] == [
+    assert [(one.step, one.episode_reward) for one in kept.evaluations] == [
         (step, pytest.approx(reward)) for step, reward in rows
     ]
-    assert kept["timing"]["steps"] == 1001 and kept["timing"]["evaluation_seconds"] > 0
-    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    (line,) = curve.lines_of(folder / "curve.jsonl")
+    assert (line.agent_steps, line.env_steps, line.episodes) == (1000, 2000, 1)
+    assert line.value == pytest.approx(rows[1][1]) and line.returns == (pytest.approx(line.value, rel=1e-5),)
+    assert line.provenance in kept.provenances and line.updates == 20 + 24
+    # The official loop evaluates before it logs the episode, so that these losses stand in the next line.
+    assert all(value > 0 for name, value in line.losses.items() if name in ("consistency", "reward", "value"))
+    assert kept.timing.steps == 1000 and kept.timing.evaluation_seconds > 0
     assert (folder / "models/final.pt").is_file() and (folder / "config.yaml").is_file()
-    assert (folder / "hydra/.hydra/overrides.yaml").is_file()
+    assert (folder / "checkpoint.pt").is_file() and (folder / "hydra/.hydra/overrides.yaml").is_file()
     log = (folder / "train.log").read_text()
     assert "\x1b" not in log and "Traceback" not in log
     # Nothing is written outside the run's folder.
     assert [path.name for path in workplace.iterdir()] == ["logs"]
-    checks_on_the_folder_of_a_finished_run([*tiny, where(any_checkout), "seed=3"], folder)
+    checks_on_the_folder_of_a_finished_run(words, outcome)
+    if any_checkout.upstream == "miniature":
+        extends(words, outcome)
 
 
-def checks_on_the_folder_of_a_finished_run(words, folder):
-    """A second run is refused and touches nothing; overwrite=true would replace the first."""
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    with pytest.raises(UserError, match="already holds a run") as told:
-        training.train(words, quiet=True)
+def checks_on_the_folder_of_a_finished_run(words, outcome):
+    """The same again says that it is finished and touches nothing, another run is refused; the end is told whole."""
+    folder = outcome.folder
+    said = "\n".join(making.summary(outcome))
+    assert f"return: {outcome.last_return:.1f} at agent step 1000" in said
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG") and str(folder / "curve.png") in said
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    again = training.train(words, quiet=True)
+    assert not again.made and again.record == outcome.record
+    with pytest.raises(UserError, match="another specification.*lr .0.0003, now 0.001") as told:
+        training.train([*words, "lr=1e-3"], quiet=True)
     assert "exp_name=" in told.value.next_step and "overwrite=true" in told.value.next_step
-    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert plan.training([*words, "overwrite=true"], cwd=folder.parents[3]).overwrite
+    with pytest.raises(UserError, match="1,000 agent steps, and 900"):
+        training.train([*words, "steps=900"], quiet=True)
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_a_readable_folder_and_exit_code_130(number, tiny, workplace):
-    process = started([*tiny, "upstream=miniature", "steps=100000", "mpc=false"], workplace)
+def extends(words, outcome):
+    """A larger budget goes on from where the run ended."""
+    more = training.train([*words, "steps=1500", "eval_freq=1000"], quiet=True)
+    assert more.record.start.resumed_at == 1001 and more.record.timing.steps == 1500
+    assert [start.budget for start in more.record.starts] == [1000, 1500]
+    assert more.record.evaluations == outcome.record.evaluations
+
+
+def test_a_failing_run_shows_the_end_of_its_log_exits_with_1_and_does_not_block_its_folder(tiny, workplace):
+    nowhere = "hydra.run.dir=/proc/nowhere"  # where the script cannot make its folder
+    code, told = called([*tiny, "upstream=miniature", nowhere], workplace)
     folder = workplace / "logs/cartpole-balance/1/default"
-    wait_for(folder / "eval.csv", process, "0")
-    assert record.read(folder)["state"] == "running"
-    process.send_signal(number)
-    told, _ = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in told
-    kept = record.read(folder)
-    assert kept["state"] == "interrupted" and kept["ended"] and kept["timing"]["steps"] is not None
-    assert len(kept["evaluations"]) == 1 and (folder / "curve.png").is_file()
-
-
-def test_a_run_that_loses_its_watcher_stops(tiny, workplace):
-    process = started([*tiny, "upstream=miniature", "steps=100000", "mpc=false"], workplace)
-    folder = workplace / "logs/cartpole-balance/1/default"
-    wait_for(folder / "eval.csv", process, "0")
-    children = subprocess.run(
-        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True
-    ).stdout.split()
-    assert len(children) == 1
-    process.kill()
-    process.wait()
-    for _ in range(300):
-        if not os.path.exists(f"/proc/{children[0]}"):
-            break
-        time.sleep(0.1)
-    else:
-        pytest.fail("the child went on without its parent")
-    assert not record.is_alive(record.read(folder))
-
-
-def test_a_failing_run_shows_the_end_of_its_log_and_exits_with_1(tiny, workplace):
-    process = started([*tiny, "upstream=miniature", "latent_dim=15"], workplace)
-    told, _ = process.communicate(timeout=120)
-    folder = workplace / "logs/cartpole-balance/1/default"
-    assert process.returncode == 1
+    assert code == 1
     assert str(folder / "train.log") in told and "Error" in told
     assert len(told.splitlines()) < 60
     kept = record.read(folder)
-    assert kept["state"] == "failed" and kept["exit_code"] == 1 and "Error" in kept["error"]
+    assert kept.state == "failed" and kept.start.exit_code == 1 and "Error" in kept.error
+    # Its first step was never made, so that another specification finds the folder free.
+    code, told = called([*tiny, "upstream=miniature", "latent_dim=24", "--dry-run"], workplace)
+    assert code == 0 and told.splitlines()[-1].split() == ["run", "begins"]
 
 
-def test_a_script_is_read_to_its_end_on_a_full_disk():
-    log = Log(Path("/dev/full"))
-    log.follow(b"line %d\n" % number for number in range(1000))
-    log.close()
-    assert log.tail(1) == ["line 999"]
+def test_a_diverged_run_says_which_loss_is_not_finite_at_which_step(tiny, workplace):
+    words = [*tiny, "upstream=miniature", "lr=1e30", "mpc=false", "seed_steps=500", "pretrain_updates=5"]
+    with pytest.raises(RunFailed, match=r"diverged: \w*(_loss|grad_norm) is (nan|inf) at agent step \d+") as told:
+        training.train(words, quiet=True)
+    assert "the same settings diverge again" in told.value.next_step
+    kept = record.read(workplace / "logs/cartpole-balance/1/default")
+    assert kept.state == "failed" and "agent step" in kept.error
 
 
 def test_a_simulator_that_cannot_draw_is_told_with_the_real_reason(tiny, workplace, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "no-such-backend")
-    with pytest.raises(RunFailed, match="no-such-backend") as told:
+    with pytest.raises(UserError, match="no-such-backend") as told:
         training.train([*tiny, "upstream=miniature"], quiet=True)
     assert "unset MUJOCO_GL" in told.value.next_step
 
 
-def test_a_sweep_runs_every_combination_in_a_folder_of_its_own(workplace, miniature, tiny):
-    plans = plan.training_sweep(
-        [*tiny, "upstream=miniature", "seed=1,2", "lr=1e-3,1e-4", "lean=depth"], cwd=workplace
-    )
-    assert [p.folder.relative_to(workplace / "logs/cartpole-balance").as_posix() for p in plans] == [
-        "1/depth,lr=0.001",
-        "1/depth,lr=0.0001",
-        "2/depth,lr=0.001",
-        "2/depth,lr=0.0001",
-    ]
-    assert [(p.config["seed"], p.config["lr"]) for p in plans] == [(1, 1e-3), (1, 1e-4), (2, 1e-3), (2, 1e-4)]
-
-
-def test_a_sweep_over_one_folder_is_refused(workplace, tiny):
-    with pytest.raises(UserError, match="same folder"):
-        plan.training_sweep([*tiny, "upstream=miniature", "lr=1e-3,1e-4", "exp_name=x"], cwd=workplace)
+def test_a_text_in_place_of_words_is_refused_with_the_list_that_was_meant(workplace):
+    for call in (training.train, training.evaluate):
+        with pytest.raises(UserError, match="one text, 'task=cartpole-balance lean=smoke'") as told:
+            call("task=cartpole-balance lean=smoke")
+        assert "['task=cartpole-balance', 'lean=smoke']" in told.value.next_step
+    assert list(workplace.iterdir()) == []
 
 
 @pytest.mark.slow
 def test_smoke_learns_cartpole_balance_visibly_above_random(official, workplace):
     outcome = training.train(["task=cartpole-balance", "lean=smoke", where(official)], quiet=True)
     # A random policy: mean 338, standard deviation 57, best of 30 seeds 483.
-    assert outcome.record["evaluations"][-1]["episode_reward"] > 500
-    assert json.loads((outcome.folder / "run.json").read_text())["presets"][0]["name"] == "smoke"
+    assert outcome.last_return > 500
+    stored = json.loads((outcome.folder / "run.json").read_text())
+    assert stored["specification"]["presets"][0]["name"] == "smoke"

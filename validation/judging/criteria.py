@@ -5,18 +5,18 @@ Pure functions on arrays; nothing here touches the disk except to load the commi
 A criterion judges one agent's runs over all tasks of a protocol, at two windows of env steps. A run's score
 at a window is the average of its points in it. At each window, for PASS,
 
-- every task is judged: at least 3 seeds, on protocol, with all their points up to the window's end;
+- every task is judged: at least 3 seeds, on protocol, sound, with all their points up to the window's end;
 - a task passes if our mean over seeds >= the reference's lowest seed - 50; at least 80 % of the tasks pass;
 - the mean, and the median, over tasks of our seed means are each >= the reference's - 50.
 
 A window with an unjudged task is INCOMPLETE. The verdict is FAIL if any window fails, else INCOMPLETE if any
-is, else PASS.
+is, else PASS. Why these windows, margins and shares: CHOICES.md.
 """
 
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +40,12 @@ TDMPC2_LONG_BUDGET = 14_000_000
 TDMPC2_LONG_DOMAINS = ("humanoid",)
 DREAMERV3_BUDGET = 500_000
 
+PLAYGROUND_CAVEAT = (
+    "The reference was measured on dm_control. MuJoCo Playground has tasks of the same names, made anew for another "
+    "simulator, so FAIL may be its doing and PASS says nothing of dm_control.{}"
+)
+PLAYGROUND_LIKE = " Like for like: tdmpc2-dm_control-shared, dm_control's verdict on the same 22 tasks."
+
 
 class Window(NamedTuple):
     """An interval of env steps, open below and closed above: (above, upto]."""
@@ -60,13 +66,16 @@ class Window(NamedTuple):
 class Criterion:
     """What is judged: an agent's runs on a protocol's tasks against a reference.
 
-    name: `<agent>-<physics>`.        physics: `dm_control` or `playground`.
+    name: `<agent>-<physics>`, with `-shared` for the tasks that both physics have.
+    physics: `dm_control` or `playground`.
     reference: the name of the reference that sets the bars.
     baselines: further references, shown beside the verdict and never part of it.
     tasks: all tasks of the protocol, by the reference's names.
     seeds: the protocol's, in its order; runs are of these or of a prefix of them.
     every: env steps from one point of a run to the next (a chunk).
     by_episodes: True if points are weighted by their numbers of episodes.
+    decides: False if it is shown beside another's verdict, and decides only where it is asked for by name.
+    caveat: what has to be known to read the verdict, a sentence or two; empty if nothing.
     """
 
     name: str
@@ -78,6 +87,8 @@ class Criterion:
     seeds: tuple[int, ...]
     every: int
     by_episodes: bool
+    decides: bool = True
+    caveat: str = ""
 
     @property
     def needed(self) -> int:
@@ -93,7 +104,7 @@ class Criterion:
 
 
 @dataclass(frozen=True)
-class Run:
+class ScoredRun:
     """One seed's run on one task. The order of the points is of no account.
 
     task, seed: which run.
@@ -101,7 +112,8 @@ class Run:
     values: (T,) returns.
     episodes: (T,) episodes that each point averages; needed where a criterion weights by them.
     reached: env steps that the run got to; by default its last point's.
-    off_protocol: in what the run departs from its protocol (keys); such a run is never judged.
+    off_protocol: in what the run deviates from its protocol (keys); such a run is never judged.
+    unsound: what in its record or curve no run can have written; its task is then not judged.
     name: where it lies, for the reader.
     """
 
@@ -112,7 +124,13 @@ class Run:
     episodes: Sequence[int] | np.ndarray | None = None
     reached: int | None = None
     off_protocol: tuple[str, ...] = ()
+    unsound: tuple[str, ...] = ()
     name: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether its numbers may stand beside others: on protocol, and sound."""
+        return not self.off_protocol and not self.unsound
 
     @property
     def end(self) -> int:
@@ -184,15 +202,15 @@ class WindowResult:
 class Verdict:
     """The answer: PASS, FAIL or INCOMPLETE, with the windows that led to it.
 
-    off_protocol: the runs that were not judged for departing from their protocol.
-    strangers: the runs of tasks that the criterion does not have.
+    off_protocol: the runs that were not judged for deviating from their protocol.
+    other_tasks: the runs of tasks that the criterion does not have.
     """
 
     criterion: Criterion
     windows: tuple[WindowResult, ...]
     state: str
-    off_protocol: tuple[Run, ...] = ()
-    strangers: tuple[Run, ...] = ()
+    off_protocol: tuple[ScoredRun, ...] = ()
+    other_tasks: tuple[ScoredRun, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -224,7 +242,7 @@ def _agent(agent: str) -> str:
 
 @functools.cache
 def criteria() -> dict[str, Criterion]:
-    """All criteria, by name: each agent on dm_control and on Playground."""
+    """All criteria, by name: each agent on dm_control and on Playground, and TD-MPC2 on the tasks that both have."""
 
     def on(physics: str, table: Mapping[str, tasks.Task]) -> tuple[str, ...]:
         return tuple(name for name, task in table.items() if physics == "dm_control" or task.playground)
@@ -242,6 +260,7 @@ def criteria() -> dict[str, Criterion]:
                 seeds=(1, 2, 3),
                 every=100_000,
                 by_episodes=False,
+                caveat=PLAYGROUND_CAVEAT.format(PLAYGROUND_LIKE) if physics == "playground" else "",
             )
         )
         found.append(
@@ -253,10 +272,15 @@ def criteria() -> dict[str, Criterion]:
                 baselines=("dreamerv3_dmc_proprio_vs_ppo",),
                 tasks=on(physics, tasks.DREAMERV3),
                 seeds=(0, 1, 2, 3, 4),
-                every=100_000,
+                # Two of the reference's bins; each has 16 episodes or 32.
+                every=20_000,
                 by_episodes=True,
+                caveat=PLAYGROUND_CAVEAT.format("") if physics == "playground" else "",
             )
         )
+    on_all = found[0]
+    shared = replace(on_all, name="tdmpc2-dm_control-shared", tasks=on("playground", tasks.TDMPC2), decides=False)
+    found.insert(1, shared)
     return {criterion.name: criterion for criterion in found}
 
 
@@ -304,36 +328,55 @@ def reference_scores(name: str | Reference, task: str, window: Window) -> dict[i
     return {seed: value for seed, value in scores.items() if not math.isnan(value)}
 
 
-def judge(criterion: Criterion, runs: Iterable[Run], reference: Reference | None = None) -> Verdict:
+def judge(criterion: Criterion, runs: Iterable[ScoredRun], reference: Reference | None = None) -> Verdict:
     """The verdict on the runs. Their order, their names and the order of their points never change it.
 
     reference: another than the criterion's committed one, for tests.
     """
     reference = reference or references.load(criterion.reference)
     ordered = sorted(runs, key=lambda run: (run.task, run.seed, run.name))
-    strangers = tuple(run for run in ordered if run.task not in criterion.tasks)
+    other_tasks = tuple(run for run in ordered if run.task not in criterion.tasks)
     known = [run for run in ordered if run.task in criterion.tasks]
-    judged: dict[str, list[Run]] = {task: [] for task in criterion.tasks}
+    judged: dict[str, list[ScoredRun]] = {task: [] for task in criterion.tasks}
     for run in known:
         if not run.off_protocol:
             judged[run.task].append(run)
     names = [window.name for window in criterion.windows(criterion.tasks[0])]
+    left_out = {task: seeds_left_out(criterion, task, known) for task in criterion.tasks}
     results = []
     for index, name in enumerate(names):
         of_tasks = [
-            judge_task(criterion, task, criterion.windows(task)[index], judged[task], reference)
+            judge_task(criterion, task, criterion.windows(task)[index], judged[task], reference, left_out[task])
             for task in criterion.tasks
         ]
         results.append(judge_window(name, of_tasks, criterion.needed))
     states = {result.state for result in results}
     state = next(state for state in (FAIL, INCOMPLETE, PASS) if state in states)
-    return Verdict(criterion, tuple(results), state, tuple(r for r in known if r.off_protocol), strangers)
+    return Verdict(criterion, tuple(results), state, tuple(r for r in known if r.off_protocol), other_tasks)
+
+
+def seeds_left_out(criterion: Criterion, task: str, runs: Sequence[ScoredRun]) -> list[str]:
+    """The protocol's seeds that were run on the task, and off protocol only: why the others may not speak for them."""
+    of_task = [run for run in runs if run.task == task]
+    sound = {run.seed for run in of_task if not run.off_protocol}
+    return [
+        f"seed {run.seed} was run off protocol ({run.off_protocol[0]})"
+        for run in of_task
+        if run.off_protocol and run.seed in criterion.seeds and run.seed not in sound
+    ]
 
 
 def judge_task(
-    criterion: Criterion, task: str, window: Window, runs: Sequence[Run], reference: Reference
+    criterion: Criterion,
+    task: str,
+    window: Window,
+    runs: Sequence[ScoredRun],
+    reference: Reference,
+    left_out: Sequence[str] = (),
 ) -> TaskResult:
     """One task at one window, from all its runs that are on protocol.
+
+    left_out: why seeds that were run are not among them; with any, the task is not judged.
 
     UNJUDGED, with the reason, unless the runs' seeds are the protocol's or a prefix of them of at least 3,
     each once, and every run has reached the window's end with a finite value at each of the window's points
@@ -349,7 +392,7 @@ def judge_task(
             faults.append(f"seed {run.seed} {fault}")
         else:
             ours[run.seed] = value
-    faults += _faults_of_seeds(criterion, [run.seed for run in runs])
+    faults += [*_faults_of_seeds(criterion, runs), *left_out]
     result = TaskResult(task, window, ours, theirs, bar, UNJUDGED, "; ".join(faults))
     if faults:
         return result
@@ -358,12 +401,15 @@ def judge_task(
     return TaskResult(task, window, ours, theirs, bar, state, why)
 
 
-def seed_score(criterion: Criterion, run: Run, window: Window) -> tuple[float, str]:
+def seed_score(criterion: Criterion, run: ScoredRun, window: Window) -> tuple[float, str]:
     """(one run's score at a window, why it has none or empty).
 
     A point given twice with one value is one point (a run that was resumed may repeat itself); with two
     values it is a fault.
     """
+    if run.unsound:
+        more = f" and {len(run.unsound) - 1} more" if len(run.unsound) > 1 else ""
+        return math.nan, f"is not sound: {run.unsound[0]}{more}"
     if run.end < window.upto:
         return math.nan, f"is at {run.end} of {window.upto} env steps"
     if criterion.by_episodes and run.episodes is None:
@@ -392,9 +438,13 @@ def seed_score(criterion: Criterion, run: Run, window: Window) -> tuple[float, s
     return value, "has no episode in the window" if math.isnan(value) else ""
 
 
-def _faults_of_seeds(criterion: Criterion, seeds: Sequence[int]) -> list[str]:
-    """Why these seeds may not stand for the protocol's; empty if they may."""
-    faults = [f"seed {seed} stands in {seeds.count(seed)} runs" for seed in sorted(set(seeds)) if seeds.count(seed) > 1]
+def _faults_of_seeds(criterion: Criterion, runs: Sequence[ScoredRun]) -> list[str]:
+    """Why the runs' seeds may not stand for the protocol's; empty if they may."""
+    seeds = [run.seed for run in runs]
+    faults = []
+    for seed in sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+        folders = ", ".join(sorted(run.name or "unnamed" for run in runs if run.seed == seed))
+        faults.append(f"seed {seed} stands in {seeds.count(seed)} runs: {folders}")
     present = set(seeds)
     if len(present) < LEAST_SEEDS:
         faults.append(f"{len(present)} seed{'s' * (len(present) != 1)} of at least {LEAST_SEEDS}")

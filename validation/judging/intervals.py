@@ -72,13 +72,13 @@ def probability_of_improvement(
     return _bootstrap(first + second, statistic, len(shared), resamples, confidence, seed)
 
 
-def compare(criterion: criteria.Criterion, runs: Iterable[criteria.Run], **options: int | float) -> list[Row]:
+def compare(criterion: criteria.Criterion, runs: Iterable[criteria.ScoredRun], **options: int | float) -> list[Row]:
     """At each window: ours first, then the reference, then every baseline.
 
-    Ours are the scores of the runs that are on protocol and have one, on whichever tasks they are: a Row says
+    Ours are the scores of the runs that are on protocol, sound and have one, on whichever tasks they are: a Row says
     how many. Where we have none, the row's numbers are NaN.
     """
-    runs = [run for run in runs if not run.off_protocol and run.task in criterion.tasks]
+    runs = [run for run in runs if run.counts and run.task in criterion.tasks]
     rows = []
     for index, window in enumerate(criterion.windows(criterion.tasks[0])):
         ours = scores_of_runs(criterion, runs, index)
@@ -94,7 +94,9 @@ def compare(criterion: criteria.Criterion, runs: Iterable[criteria.Run], **optio
     return rows
 
 
-def scores_of_runs(criterion: criteria.Criterion, runs: Iterable[criteria.Run], index: int) -> dict[str, list[float]]:
+def scores_of_runs(
+    criterion: criteria.Criterion, runs: Iterable[criteria.ScoredRun], index: int
+) -> dict[str, list[float]]:
     """Task -> one score a seed at the window of that index, for the runs that have one."""
     scores: dict[str, list[float]] = {}
     for run in sorted(runs, key=lambda run: (run.task, run.seed, run.name)):

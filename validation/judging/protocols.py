@@ -1,7 +1,8 @@
 """The registry of protocols: `<agent>-<task>` -> everything that fixes a run that may be compared with a reference.
 
-`runs` makes the runs, `report` asks `departures` whether a run's record is what its protocol says, `criteria` judges.
-Budgets, seeds and the length of a chunk are the criteria's; they are written nowhere else.
+`runs` makes the runs, `deviations` says whether a run's record is what its protocol says, `criteria` judges.
+Budgets, seeds and the length of a chunk are the criteria's; they are written nowhere else. Every setting that decides
+what a run computes is fixed: those that a protocol gives, and by `configuration` all others.
 
     tdmpc2-walker-walk                 TD-MPC2 on dm_control, the physics that the curves were measured on
     tdmpc2-playground-walker-walk      the same task in MuJoCo Playground
@@ -11,69 +12,21 @@ Budgets, seeds and the length of a chunk are the criteria's; they are written no
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.references import tasks
-from tdmpc2_lean.validation.judging import criteria
+from tdmpc2_lean.validation.judging import configuration, criteria
 
 SMOKE = "smoke"
 ACTION_REPEAT = 2
 EPISODE = 500  # agent steps
 
-# TD-MPC2's settings that decide what a run computes, with their values at the pinned commit and model_size 5. The last
-# four are settings of this project's patches.
-TDMPC2_DEFAULTS: Mapping[str, Any] = {
-    "batch_size": 256,
-    "buffer_size": 1_000_000,
-    "consistency_coef": 20,
-    "discount_denom": 5,
-    "discount_max": 0.995,
-    "discount_min": 0.95,
-    "dropout": 0.01,
-    "enc_dim": 256,
-    "enc_lr_scale": 0.3,
-    "entropy_coef": 1e-4,
-    "episodic": False,
-    "eval_episodes": 10,
-    "eval_freq": 50_000,
-    "grad_clip_norm": 20,
-    "horizon": 3,
-    "iterations": 6,
-    "latent_dim": 512,
-    "log_std_max": 2,
-    "log_std_min": -10,
-    "lr": 3e-4,
-    "max_std": 2,
-    "min_std": 0.05,
-    "mlp_dim": 512,
-    "mpc": True,
-    "num_bins": 101,
-    "num_elites": 64,
-    "num_enc_layers": 2,
-    "num_pi_trajs": 24,
-    "num_q": 5,
-    "num_samples": 512,
-    "obs": "state",
-    "reward_coef": 0.1,
-    "rho": 0.5,
-    "simnorm_dim": 8,
-    "tau": 0.01,
-    "temperature": 0.5,
-    "termination_coef": 1,
-    "value_coef": 0.1,
-    "vmax": 10,
-    "vmin": -10,
-    "pretrain_updates": None,
-    "seed_steps": 5 * EPISODE,
-    "separate_eval": False,
-    "utd": 1,
-}
 # What a lean preset may not touch: what is run for how long, and how it is measured.
 FIXED = (
     "task", "obs", "episodic", "seed", "steps", "eval_freq", "eval_episodes", "separate_eval", "exp_name",
-    "checkpoint_minutes", "checkpoint_mid_episode", "device", "compile",
+    "checkpoint_minutes", "checkpoint_mid_episode", "device", "compile", "checkpoint", "multitask", "tasks",
 )  # fmt: skip
 
 
@@ -88,7 +41,7 @@ class Protocol:
     episodes: of an evaluation; 0 where the returns of the training episodes are the measure.
     seeds: in the order in which they are run.
     settings: the agent's settings that the protocol gives.
-    defaults: the agent's other settings, at the pinned commit, with their values.
+    defaults: all others that decide what a run computes, but the seed, with the values that they have then.
     judged: False for a run that no criterion may see.
     missing: what keeps the protocol from being run; empty if nothing does.
     """
@@ -181,32 +134,42 @@ def _tdmpc2(criterion: criteria.Criterion, task: str) -> Protocol:
         episodes=10,
         seeds=criterion.seeds,
         settings=settings,
-        defaults={key: value for key, value in TDMPC2_DEFAULTS.items() if key not in settings},
+        defaults=_others(configuration.of_tdmpc2(task, criterion.physics, settings), settings),
         missing=missing,
     )
 
 
 def _dreamerv3(criterion: criteria.Criterion, task: str) -> Protocol:
     missing = "" if criterion.physics == "dm_control" else "the adapter for MuJoCo Playground is not built yet"
-    return Protocol(
-        name=name_of("dreamerv3", task, criterion.physics),
-        agent="dreamerv3",
-        task=task,
-        physics=criterion.physics,
-        environment=_environment(task, criterion.physics),
-        env_steps=criterion.budget(task),
-        chunk=criterion.every // ACTION_REPEAT,
-        episodes=0,
-        seeds=criterion.seeds,
-        settings={"size": "size12m", "envs": 16, "action_repeat": ACTION_REPEAT, "train_ratio": 512},
-        missing=missing,
+    settings = {"size": "size12m", "envs": 16, "action_repeat": ACTION_REPEAT, "train_ratio": 512}
+    return _whole(
+        Protocol(
+            name=name_of("dreamerv3", task, criterion.physics),
+            agent="dreamerv3",
+            task=task,
+            physics=criterion.physics,
+            environment=_environment(task, criterion.physics),
+            env_steps=criterion.budget(task),
+            chunk=criterion.every // ACTION_REPEAT,
+            episodes=0,
+            seeds=criterion.seeds,
+            settings=settings,
+            missing=missing,
+        )
     )
+
+
+def _whole(entry: Protocol) -> Protocol:
+    """A protocol of DreamerV3 with all its defaults."""
+    expected = expected_settings(entry, entry.seeds[0])
+    expected.pop("seed")
+    return replace(entry, defaults=_others(expected, entry.settings))
 
 
 def _dreamerv3_smoke() -> Protocol:
     """A minute or two of DreamerV3 on one CPU core: three chunks of two episodes each on cartpole-balance."""
     repeat, steps = 4, EPISODE
-    return Protocol(
+    entry = Protocol(
         name=name_of("dreamerv3", SMOKE),
         agent="dreamerv3",
         task=SMOKE,
@@ -230,6 +193,7 @@ def _dreamerv3_smoke() -> Protocol:
         action_repeat=repeat,
         judged=False,
     )
+    return _whole(entry)
 
 
 def _tdmpc2_smoke() -> Protocol:
@@ -264,44 +228,34 @@ def _tdmpc2_smoke() -> Protocol:
         episodes=1,
         seeds=(1,),
         settings=settings,
-        defaults={key: value for key, value in TDMPC2_DEFAULTS.items() if key not in settings},
+        defaults=_others(configuration.of_tdmpc2(settings["task"], "dm_control", settings), settings),
         judged=False,
     )
 
 
-# -------------------------------------------------------------------------- whether a run is what its protocol says
+def _others(expected: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of all expected settings, those that the protocol does not give."""
+    named = {configuration.WORDS.get(key, key) for key in settings} | set(settings)
+    return {key: value for key, value in expected.items() if key not in named}
 
 
-def departures(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """In what a run (its run.json) departs from its registry entry: names of keys, sorted; empty if in nothing.
+def expected_settings(
+    entry: Protocol, seed: int, lean: Mapping[str, Any] | None = None, on_cpu: bool = False
+) -> dict[str, Any]:
+    """Every deciding setting of a run of the protocol, flat, in the official names.
 
-    A run under lean presets is compared with what the presets make of the entry: it is a variant, not a departure.
-    A run with departures is never judged. Where a run was made (device, versions, threads) is not its protocol's.
+    lean: what presets set; only TD-MPC2's protocols have variants. on_cpu: whether DreamerV3 runs on one.
     """
-    entry = registry().get(str(record.get("protocol")))
-    if entry is None:
-        return ("protocol",)
-    found = {key for key in ("agent", "task", "physics") if record.get(key) != getattr(entry, key)}
-    if not entry.judged:
-        found.add(SMOKE)
-    if record.get("seed") not in entry.seeds:
-        found.add("seed")
-    spec = record.get("spec")
-    found |= {f"spec.{key}" for key in differing(entry.as_json(), spec if isinstance(spec, Mapping) else {})}
-    settings = record.get("settings")
-    found |= set(differing(expected_settings(entry, record), settings if isinstance(settings, Mapping) else {}, True))
-    return tuple(sorted(found | _departures_of_code(entry, record.get("provenance"))))
-
-
-def expected_settings(entry: Protocol, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a run of the protocol has, with those of its presets and its seed."""
-    lean = record.get("preset_settings")
-    allowed = {key: value for key, value in lean.items() if key not in FIXED} if isinstance(lean, Mapping) else {}
-    if not record.get("presets"):
-        allowed = {}
-    return {**entry.defaults, **entry.settings, **allowed} | (
-        {"seed": record.get("seed")} if entry.agent == "tdmpc2" else {}
-    )
+    given = {**entry.settings, **(lean or {})}
+    if entry.agent == "tdmpc2":
+        found = configuration.of_tdmpc2(str(entry.settings["task"]), entry.physics, given)
+    else:
+        given |= configuration.ON_CPU if on_cpu else {}
+        found = configuration.of_dreamerv3(entry.environment, given)
+        found |= {"run.steps": entry.agent_steps}
+        # What the protocol gives is compared even if it does not decide, such as how often a smoke run reports.
+        found |= {configuration.WORDS.get(key, key): value for key, value in given.items() if key != "size"}
+    return found | {"seed": seed}
 
 
 def differing(expected: Mapping[str, Any], found: Mapping[str, Any], at_least: bool = False) -> list[str]:
@@ -334,16 +288,3 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _departures_of_code(entry: Protocol, provenance: Any) -> set[str]:
-    from tdmpc2_lean.upstreams import UPSTREAMS
-
-    code = provenance if isinstance(provenance, Mapping) else {}
-    upstream = UPSTREAMS[entry.agent]
-    found = set()
-    if code.get("upstream") != entry.agent:
-        found.add("upstream")
-    elif code.get("commit") != upstream.pin:
-        found.add("commit")
-    if code.get("local_changes"):
-        found.add("local_changes")
-    return found

@@ -7,9 +7,10 @@ import math
 from collections.abc import Sequence
 
 from tdmpc2_lean import references
-from tdmpc2_lean.validation.judging.criteria import Criterion, Run, Window, score
+from tdmpc2_lean.validation.judging import soundness
+from tdmpc2_lean.validation.judging.criteria import Criterion, ScoredRun, Window, score
 
-EPISODES_A_BIN = 10  # DreamerV3: 10K env steps hold 10 episodes of 1000
+EPISODES_A_BIN = 10  # all of the reference's bins weigh the same; so many, too, has an evaluation of TD-MPC2
 
 
 def runs(
@@ -19,8 +20,10 @@ def runs(
     tasks: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     name: str | None = None,
-) -> list[Run]:
+) -> list[ScoredRun]:
     """One run for each task and seed, at the criterion's points, finished, `shift` added to every value.
+
+    A value stays between 0 and 1000, where returns lie.
 
     tasks: by default all of the criterion's.      seeds: by default the protocol's first ones, as many as the
         reference has.      name: of the reference to make them of; by default the criterion's.
@@ -33,7 +36,7 @@ def runs(
     ]
 
 
-def run(criterion: Criterion, task: str, seed: int, *, shift: float = 0.0, name: str | None = None) -> Run:
+def run(criterion: Criterion, task: str, seed: int, *, shift: float = 0.0, name: str | None = None) -> ScoredRun:
     """The run of one seed: each point is the mean of the reference's points since the point before.
 
     Where the reference has none (a curve that ends one point early), the point is the seed's mean over the
@@ -48,6 +51,6 @@ def run(criterion: Criterion, task: str, seed: int, *, shift: float = 0.0, name:
         if math.isnan(value):
             around = [window for window in criterion.windows(task) if window.above < upto <= window.upto]
             value = score(steps, values, around[0]) if around else math.nan
-        points.append(value + shift)
+        points.append(min(max(value + shift, soundness.LOWEST), soundness.HIGHEST) if shift else value)
         episodes.append(EPISODES_A_BIN * max(1, int(chunk.holds(steps).sum())))
-    return Run(task, seed, list(chunks), points, episodes, name=f"{task}/{seed}")
+    return ScoredRun(task, seed, list(chunks), points, episodes, name=f"{task}/{seed}")

@@ -1,7 +1,7 @@
 """A report as markdown. Its pictures are files in a folder beside it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from tdmpc2_lean.validation.report import document as parts
 
@@ -20,16 +20,17 @@ def _block(block: parts.Block, pictures: str) -> str:
             return f"{'#' * level} {escaped(text)}"
         case parts.Paragraph(text):
             return escaped(text)
-        case parts.Verdict(state, text):
-            return f"**{state}**: {escaped(text)}"
+        case parts.Answer(state, text, caveats):
+            return "\n\n".join([f"**{state}**: {escaped(text)}", *map(escaped, caveats)])
         case parts.Listing(items):
             return "\n".join(f"- {escaped(item)}" for item in items)
         case parts.Table():
             return _table(block)
         case parts.Picture():
             return _picture(block, pictures)
-        case parts.Gallery(shown):
-            return "\n".join(_picture(picture, pictures) for picture in shown)
+        case parts.Gallery(shown, keys):
+            key = ["\n".join(f"- {escaped(f'{words} ({look.said})')}" for look, words in keys)] if keys else []
+            return "\n\n".join([*key, "\n\n".join(_picture(picture, pictures) for picture in shown)])
     raise TypeError(f"no block of a report: {block!r}")
 
 
@@ -43,12 +44,14 @@ def _table(table: parts.Table) -> str:
     return text
 
 
-def _row(cells: Sequence[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
 def _picture(picture: parts.Picture, folder: str) -> str:
-    return f"![{escaped(picture.alt)}]({folder}/{picture.name}.svg)"
+    file = f"{folder}/{picture.name}"
+    links = " ".join(f"[{kind.upper()}]({file}.{kind})" for kind in ("svg", "png", "csv"))
+    return f"![{escaped(picture.alt)}]({file}.svg)\n{links}"
 
 
 def escaped(text: str) -> str:

@@ -1,6 +1,6 @@
-"""A protocol of seconds, and processes that make its runs: what the tests of runs share.
+"""A protocol of seconds, and processes that make its runs: what the tests of campaigns share.
 
-python tiny.py OUT WHERE MINUTES [KEY=VALUE]...     makes the run of seed 1 on the checkout WHERE
+python tiny_protocol.py OUT WHERE MINUTES [KEY=VALUE]...     makes the run of seed 1 on the checkout WHERE
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tdmpc2_lean.runs import folder_of
+from tdmpc2_lean.runs.folder import folder_of
 from tdmpc2_lean.validation.judging import protocols
 
 SMOKE = protocols.protocol("tdmpc2-smoke")
@@ -56,17 +56,20 @@ def start(out: Path, where: str, minutes: float = 0.005, largest=None, **setting
 def main(out: str, where: str, minutes: str, *words: str) -> None:
     from omegaconf import OmegaConf
 
+    from tdmpc2_lean.campaigns import protocol_runs
     from tdmpc2_lean.errors import UserError
-    from tdmpc2_lean.runs import Surroundings, make
+    from tdmpc2_lean.runs import making
+    from tdmpc2_lean.runs.plan import Conditions
 
     settings = {**TINY.settings, **OmegaConf.from_dotlist(list(words))}
     protocol = dataclasses.replace(TINY, settings=settings)
+    conditions = Conditions(upstream=where, checkpoint_minutes=float(minutes))
     try:
-        made = make(protocol, 1, Path(out), (), Surroundings(upstream=where, checkpoint_minutes=float(minutes)), True)
+        outcome = making.carry_out(protocol_runs.plan(protocol, 1, Path(out), (), conditions), quiet=True)
     except UserError as error:
         print(f"error: {error}")
         sys.exit(error.exit_code)
-    print("made" if made else "was finished")
+    print("made" if outcome.made else "was finished")
 
 
 if __name__ == "__main__":

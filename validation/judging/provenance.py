@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tdmpc2_lean.validation.report.reading import Folder
+from tdmpc2_lean.runs.record import RunRecord
+from tdmpc2_lean.validation.judging.reading import Folder
 
 UNSAID = "not said"
+UNNAMED = "unknown"  # what a record of an earlier version has its one provenance under
 NOTHING = ("false", "none", "not known", "0", "")  # texts that say that a tree is clean, or not whether it is
 DIRTY = ("local_changes", "dirty")  # keys that say that a tree is not the commit's
 
@@ -43,10 +45,10 @@ def origins(runs: Iterable[tuple[str, Folder]]) -> tuple[tuple[Origin, ...], tup
     for label, folder in runs:
         described = described_by(folder.record)
         used = list(dict.fromkeys(point.provenance for point in folder.points)) or list(described)[-1:]
-        # A run.json with one provenance and lines that name none, or the same one, speaks of all of them.
+        # A record of one provenance, by a version that gave them no names, speaks of all lines.
         for name in used:
             known = described.get(name)
-            if known is None and len(described) == len(used) == 1:
+            if known is None and set(described) == {UNNAMED}:
                 known = next(iter(described.values()))
             flat = flattened(known) if known else {}
             identity = name or (_hash(flat) if flat else UNSAID)
@@ -67,21 +69,17 @@ def origins(runs: Iterable[tuple[str, Folder]]) -> tuple[tuple[Origin, ...], tup
     return found, tuple(Flag(what, tuple(flags[what])) for what in sorted(flags))
 
 
-def described_by(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Short hash -> provenance, of those that a run.json describes: all in `provenances`, else the one it has."""
-    several = record.get("provenances")
-    if isinstance(several, Mapping):
-        return {str(name): found for name, found in several.items() if isinstance(found, Mapping)}
-    one = record.get("provenance")
-    return {_hash(flattened(one)): one} if isinstance(one, Mapping) and one else {}
+def described_by(record: RunRecord | None) -> dict[str, Mapping[str, Any]]:
+    """Short hash -> provenance, of all starts that a record describes, in JSON's own types."""
+    if record is None:
+        return {}
+    return {name: one.model_dump(mode="json", exclude_none=True) for name, one in record.provenances.items()}
 
 
-def device(code: Mapping[str, Any]) -> str:
-    """The device that a provenance names, for the reader."""
-    found = code.get("device")
-    if isinstance(found, Mapping):
-        found = found.get("name") or found.get("kind")
-    return _text(found) if found else "unknown device"
+def devices(record: RunRecord | None) -> list[str]:
+    """The devices that a run's starts name, for the reader, sorted."""
+    found = (one.device for one in record.provenances.values()) if record is not None else ()
+    return sorted({(device.name or device.kind) if device else "unknown device" for device in found})
 
 
 def flattened(found: Mapping[str, Any], under: str = "") -> dict[str, str]:
