@@ -5,12 +5,16 @@ what it proves (or, for one upstream's settings, in that upstream's), and an ent
 `gate list` shows. `identity.py` is the example for gates that train: `runs.compare` gives the first divergence of two
 traces. `updates.py` is the example for gates that do not: `process.call` runs a function of ours on a checkout's code.
 A setting that the checkout lacks is `results.without_settings`, code that does not run `results.failed_to_run`.
+A gate that compares the subject with its reference says so in `suites.py` (`with_reference`), with what it executes and
+could not see (`blind`); one that compares defaults names the changes that it would have seen (`Result.covers`).
 
 Every gate has negative controls, which make mutants that it must reject: `controls/UPSTREAM/GATE/NAME/patch.toml`, a
 small patch with one fault (the format is `tdmpc2_lean.patching`'s), and NAME as a line of the `series` beside it.
 
     suites    the gates of each upstream, and the least steps each takes      subjects  subject, reference, mutants
     run       runs gates or mutants                                           results   what a gate answers
+    accounting  every difference of a subject        executed  which changed statements ran   verdicts  what follows
+    blind_spots what a gate executes and cannot see  kept      what need not be made again
     process   runs a function on a checkout's code in a process of its own    miniature a small checkout of our own
     identity, planning, updates, resuming_tdmpc2, dreamerv3, resuming_dreamerv3      the gates
     trace, traced_runs, trace_tdmpc2, trace_dreamerv3, dreamerv3_determinism          traces of training
