@@ -52,6 +52,7 @@ class Upstream:
     code: the folder of a checkout from which the official code is run ('' for the checkout itself).
     environment_variable: names a checkout or a ref to use instead of the pin.
     modules: the top-level names under which the official code imports itself.
+    scripts: the files of the code folder that are run, and from which everything else is imported.
     release: the author's release of it on package indexes, where there is one.
     issues: known faults of older commits.
     """
@@ -67,6 +68,7 @@ class Upstream:
     copyright: str
     release: Release | None = None
     issues: tuple[KnownIssue, ...] = ()
+    scripts: tuple[str, ...] = ()
 
     @property
     def pin_tree(self) -> str:
@@ -95,6 +97,7 @@ UPSTREAMS = {
             code="tdmpc2",
             environment_variable="TDMPC2_LEAN_TDMPC2",
             modules=("common", "envs", "trainer", "tdmpc2"),
+            scripts=("train.py", "evaluate.py"),
             licence="MIT",
             copyright="Copyright (c) Nicklas Hansen (2023)",
             issues=(
@@ -123,6 +126,7 @@ UPSTREAMS = {
             code="",
             environment_variable="TDMPC2_LEAN_DREAMERV3",
             modules=("dreamerv3", "embodied"),
+            scripts=("dreamerv3/main.py",),
             licence="MIT",
             copyright="Copyright (c) 2024 Danijar Hafner",
             release=Release(

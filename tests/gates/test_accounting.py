@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from tdmpc2_lean.commands.gate import gate as gate_command
+from tdmpc2_lean.upstreams import UPSTREAMS
 from tdmpc2_lean.validation.gates import accounting, executed, verdicts
-from tdmpc2_lean.validation.gates.accounting import ENTRIES, account, importable, read_code
+from tdmpc2_lean.validation.gates.accounting import account, importable, read_code
 from tdmpc2_lean.validation.gates.blind_spots import BlindSpot
 from tdmpc2_lean.validation.gates.results import (
     FAIL,
@@ -78,10 +79,10 @@ def test_a_file_that_shadows_a_package_or_a_built_module_is_a_change():
 
 
 @pytest.mark.official
-@pytest.mark.parametrize("upstream", ENTRIES)
+@pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_what_the_official_scripts_can_import_is_found(tried_commits, upstream):
     code_dir = next(iter(tried_commits(upstream).values())).code_dir
-    found = importable(read_code(code_dir), ENTRIES[upstream])
+    found = importable(read_code(code_dir), UPSTREAMS[upstream].scripts)
     some = {
         "tdmpc2": {"tdmpc2.py", "common/layers.py", "envs/tasks/cheetah.py", "trainer/offline_trainer.py"},
         "dreamerv3": {"dreamerv3/agent.py", "embodied/envs/dmc.py", "embodied/run/train.py", "embodied/core/replay.py"},
@@ -91,13 +92,13 @@ def test_what_the_official_scripts_can_import_is_found(tried_commits, upstream):
 
 
 @pytest.mark.official
-@pytest.mark.parametrize("upstream", ENTRIES)
+@pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_official_code_with_our_patches_has_no_change_and_without_them_what_they_change(tried_commits, upstream):
     commit = next(iter(tried_commits(upstream)))
     subject = find_subject(commit, upstream=upstream)
     assert subject.accounting.changes == ()
     assert subject.accounting.patches == tuple(patch.name for patch in subject.series.patches)
-    bare = account(subject.files, subject.official, ENTRIES[upstream])
+    bare = account(subject.files, subject.official, UPSTREAMS[upstream].scripts)
     assert len(bare.changes) > 20
 
 

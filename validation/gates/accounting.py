@@ -26,8 +26,6 @@ BINARY = (".so", ".pyd")
 # What code may read beside its modules; papers, pictures and notes are none of it.
 DATA = {".xml", ".json", ".npy", ".npz", ".pt", ".pkl", ".csv", ".toml", ".ini", ".cfg", ".h5", ".stl", *YAML}
 SKIPPED = {"__pycache__", "node_modules"}
-# From which files of the code folder all that can run is imported, by upstream.
-ENTRIES = {"tdmpc2": ("train.py", "evaluate.py"), "dreamerv3": ("dreamerv3/main.py",)}
 # What would exercise code that no gate executes: pattern of the change's id, words.
 EXERCISES = (
     ("evaluate.py:*", "a run of evaluate.py"),
@@ -47,7 +45,7 @@ EXERCISES = (
 
 
 @dataclass(frozen=True)
-class Change:
+class CodeChange:
     """Something of a subject whose form is not that of its reference with our patches.
 
     file: path from the code folder. name: dotted name of a function, class or table, `<module>`, or a dotted key.
@@ -95,7 +93,7 @@ class Accounting:
 
     definitions: int
     keys: int
-    changes: tuple[Change, ...]
+    changes: tuple[CodeChange, ...]
     unused: frozenset[str] = frozenset()
     patches: tuple[str, ...] = ()
     aside: tuple[str, ...] = ()
@@ -129,14 +127,14 @@ def account(
 ) -> Accounting:
     """Every difference of a subject's files from its reference's, patched as the subject is.
 
-    entries: the scripts, as in ENTRIES. patches: the patches' names, for the record.
+    entries: the scripts, such as train.py, by path from the code folder. patches: the patches' names, for the record.
     """
     entries = tuple(entries)
     running = importable(subject, entries) | importable(reference, entries)
     code = [files[path] for files in (subject, reference) for path in files if path in running]
     docstrings = structure.reads_docstrings(code)
     definitions = keys = 0
-    changes: list[Change] = []
+    changes: list[CodeChange] = []
     for path in sorted(running):
         pair = reference.get(path), subject.get(path)
         if pair[0] == pair[1]:
@@ -154,7 +152,7 @@ def account(
             changes += found
         elif before != after and (suffix in BINARY or (before is not None and suffix in DATA)):
             kind = ADDED if before is None else REMOVED if after is None else CHANGED
-            changes.append(Change(path, FILE, kind, "file"))
+            changes.append(CodeChange(path, FILE, kind, "file"))
     aside = tuple(
         path
         for path in sorted({*reference, *subject} - running)
@@ -184,14 +182,14 @@ def forms_of(data: bytes, docstrings: bool = False) -> dict[str, Form]:
 
 def compare_python(
     path: str, before: bytes | None, after: bytes | None, docstrings: bool = False
-) -> tuple[int, list[Change]]:
+) -> tuple[int, list[CodeChange]]:
     """How many definitions are the same, and the changes of one file."""
     try:
         old = forms_of(before, docstrings) if before is not None else {}
         new = forms_of(after, docstrings) if after is not None else {}
     except (SyntaxError, ValueError):
         kind = ADDED if before is None else REMOVED if after is None else CHANGED
-        return 0, [Change(path, FILE, kind, "file", "cannot be parsed as Python")]
+        return 0, [CodeChange(path, FILE, kind, "file", "cannot be parsed as Python")]
     same, changes = 0, []
     for name in [*new, *(name for name in old if name not in new)]:
         was, now = old.get(name), new.get(name)
@@ -201,7 +199,7 @@ def compare_python(
         if (was is None or now is None) and is_empty(was or now):
             continue
         kind = ADDED if was is None else REMOVED if now is None else CHANGED
-        changes.append(Change(path, name, kind, (now or was).kind, first_difference(was, now), was, now))
+        changes.append(CodeChange(path, name, kind, (now or was).kind, first_difference(was, now), was, now))
     return same, changes
 
 
@@ -210,7 +208,7 @@ def is_empty(form: Form) -> bool:
     return form.kind == "module" and not form.text.strip()
 
 
-def compare_yaml(path: str, before: bytes, after: bytes | None) -> tuple[int, list[Change]]:
+def compare_yaml(path: str, before: bytes, after: bytes | None) -> tuple[int, list[CodeChange]]:
     """How many keys have the same value, and the changes of one file."""
     import yaml
 
@@ -218,14 +216,14 @@ def compare_yaml(path: str, before: bytes, after: bytes | None) -> tuple[int, li
         old = structure.settings(before)
         new = structure.settings(after) if after is not None else {}
     except (yaml.YAMLError, UnicodeDecodeError):
-        return 0, [] if before == after else [Change(path, FILE, CHANGED, "file", "cannot be read as YAML")]
+        return 0, [] if before == after else [CodeChange(path, FILE, CHANGED, "file", "cannot be read as YAML")]
     changes = []
     for key in [*old, *(key for key in new if key not in old)]:
         was, now = old.get(key), new.get(key)
         if was != now:
             kind = ADDED if was is None else REMOVED if now is None else CHANGED
             summary = shortened(now) if was is None else shortened(was) + (f" -> {shortened(now)}" if now else "")
-            changes.append(Change(path, key, kind, "key", summary))
+            changes.append(CodeChange(path, key, kind, "key", summary))
     return sum(old[key] == new.get(key) for key in old), changes
 
 
@@ -320,7 +318,7 @@ def modules_named(data: bytes, package: tuple[str, ...]) -> frozenset[tuple[str,
     return frozenset(named)
 
 
-def is_unused(change: Change, subject: Mapping[str, bytes], running: Iterable[str]) -> bool:
+def is_unused(change: CodeChange, subject: Mapping[str, bytes], running: Iterable[str]) -> bool:
     """Whether a function or table is gone and nothing that can run names it any more: whoever did has changed."""
     owner, _, name = change.name.rpartition(".")
     # Others, such as a base class, may call a method by its name without naming it here, unless it is private.

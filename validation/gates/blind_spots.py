@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from tdmpc2_lean.validation.gates.accounting import Change
+from tdmpc2_lean.validation.gates.accounting import CodeChange
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class BlindSpot:
     lines: str
     why: str
 
-    def hides(self, change: Change) -> bool:
+    def hides(self, change: CodeChange) -> bool:
         return fnmatch(change.id, self.ids) and re.search(self.lines, change.changed_lines) is not None
 
 

@@ -56,7 +56,7 @@ class Mark:
 
 
 def marks_of(changes: Iterable) -> list[Mark]:
-    """The marks of changes (`accounting.Change`); none for what is not Python, is gone, or is a table of constants."""
+    """The marks of changes (`accounting.CodeChange`); none for what is no Python, is gone, or is a table."""
     marks: list[Mark] = []
     for change in changes:
         if change.after is None or change.what == "table":
@@ -74,7 +74,7 @@ def place_of(node: ast.AST) -> Place:
 
 
 @dataclass(frozen=True)
-class Line:
+class PlacedStatement:
     """A statement among others: how deep it stands, its form without the statements in it, and its node."""
 
     depth: int
@@ -86,12 +86,12 @@ class Line:
         return self.depth, self.text
 
 
-def lines_of(form: Form | None) -> list[Line]:
+def lines_of(form: Form | None) -> list[PlacedStatement]:
     """The statements of a function in order, those within others after these; of a class or module its own ones."""
-    lines: list[Line] = []
+    lines: list[PlacedStatement] = []
 
     def visit(node: ast.AST, depth: int, whole: bool) -> None:
-        lines.append(Line(depth, head_of(node), node))
+        lines.append(PlacedStatement(depth, head_of(node), node))
         for name in ("body", "orelse", "handlers", "finalbody"):
             for child in plain_statements(getattr(node, name, None) or []):
                 if whole or not isinstance(child, DEFINITIONS):
@@ -134,7 +134,7 @@ def places_of(before: Form | None, after: Form) -> Iterator[tuple]:
         yield BEGIN, place_of(after.nodes[0])
 
 
-def where_left_out(depth: int, new: list[Line], at: int) -> tuple:
+def where_left_out(depth: int, new: list[PlacedStatement], at: int) -> tuple:
     """Where a statement that is gone would have been carried out: before what follows it, or what came before it."""
     near = [new[one] for one in (at, at - 1) if 0 < one < len(new)]
     for line in near:

@@ -21,7 +21,7 @@ class Result:
     that it is the official one there; `not judged` where the gate does not apply. The detail says why.
     detail: what was compared and how much of it, or the first divergence.
     figures: numbers behind the detail, such as counts and largest differences.
-    covers: changes (`accounting.Change.id`, such as `config.yaml:discount_max`, with paths from the code folder, or
+    covers: changes (`accounting.CodeChange.id`, such as `config.yaml:discount_max`, with paths from the code folder, or
     patterns of them, such as `config.yaml:*`) whose effect the gate would have seen although no changed statement is
     executed: defaults that it resolved and compared.
     missing: what the gate is about and the checkout lacks: names of settings or functions.

@@ -73,7 +73,7 @@ class GateSubject:
     def accounting(self) -> accounting.Accounting:
         """Every difference of the subject from its reference with our patches."""
         files, names = self.expected
-        return accounting.account(self.files, files, accounting.ENTRIES[self.upstream], names)
+        return accounting.account(self.files, files, UPSTREAMS[self.upstream].scripts, names)
 
     @cached_property
     def lacking(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from tdmpc2_lean.validation.gates import accounting
-from tdmpc2_lean.validation.gates.accounting import ADDED, REMOVED, Change
+from tdmpc2_lean.validation.gates.accounting import ADDED, REMOVED, CodeChange
 from tdmpc2_lean.validation.gates.blind_spots import BlindSpot
 from tdmpc2_lean.validation.gates.executed import Mark
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, UNPROVED, Result
@@ -55,7 +55,7 @@ class Evidence:
     def met(self, gate: str, own: Sequence[Mark]) -> set[int]:
         return {mark.number for mark in own} & set(self.executed.get(gate, ()))
 
-    def on(self, change: Change) -> Result:
+    def on(self, change: CodeChange) -> Result:
         """The result of one change."""
         name = f"change/{change.id}"
         told = f"{change.kind}{': ' + change.summary if change.summary else ''}"
@@ -96,7 +96,7 @@ class Evidence:
         return "; ".join(parts)
 
     def why_unproved(
-        self, change: Change, own: Sequence[Mark], missed: Sequence[Mark], blind: Mapping[str, BlindSpot]
+        self, change: CodeChange, own: Sequence[Mark], missed: Sequence[Mark], blind: Mapping[str, BlindSpot]
     ) -> str:
         """Why no gate has judged a change, and what would exercise it as far as is known."""
         blinded = [f"{gate} executed it, but {spot.why}" for gate, spot in blind.items() if self.met(gate, own)]
@@ -117,12 +117,12 @@ class Evidence:
         return why + (f"; {change.exercised_by} would exercise it" if change.exercised_by else "")
 
 
-def blind_spot(change: Change, spots: Sequence[BlindSpot]) -> BlindSpot | None:
+def blind_spot(change: CodeChange, spots: Sequence[BlindSpot]) -> BlindSpot | None:
     """The first of a gate's blind spots in which a change lies."""
     return next((spot for spot in spots if spot.hides(change)), None)
 
 
-def is_ours(change: Change, subject) -> bool:
+def is_ours(change: CodeChange, subject) -> bool:
     """Whether it is a change of what only our patches bring, so that no unpatched reference can judge it."""
     if change.kind == ADDED or change.what == "file":
         return False
@@ -134,7 +134,7 @@ def is_ours(change: Change, subject) -> bool:
     return change.name not in accounting.forms_of(data)
 
 
-def is_taken(change: Change) -> bool:
+def is_taken(change: CodeChange) -> bool:
     """Whether it is new data that every run has as it is: a setting, or a table, which only changed code asks for."""
     if change.kind != ADDED:
         return False
