@@ -27,6 +27,7 @@ from tdmpc2_lean.validation.gates.traced_runs import TDMPC2, Tracing
 from tdmpc2_lean.versions import versions
 
 SAMPLE = 48  # elements of an array that are written out beside its digest
+MOST_KEPT = 60  # answers of references; the oldest go first
 NAMED = 8  # differing names that a detail lists
 
 
@@ -251,7 +252,7 @@ def kept(function: str, code_dir: Path, tracing: Tracing, names: list[str] | Non
         for path in sorted(path for path in files if path.suffix in {".py", ".yaml", ".xml"}):
             key.update(path.relative_to(folder).as_posix().encode() + b"\0")
             key.update(hashlib.sha256(path.read_bytes()).digest())
-    path = places.cache_dir() / "gates" / f"{key.hexdigest()[:32]}.json"
+    path = places.cache_dir() / "gates" / "cases" / f"{key.hexdigest()[:32]}.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -259,6 +260,8 @@ def kept(function: str, code_dir: Path, tracing: Tracing, names: list[str] | Non
     answer = process.call(function, code_dir, tracing.shim_for(code_dir), tracing.stack, names=names)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, json.dumps(answer))
+    for old in sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True)[MOST_KEPT:]:
+        old.unlink(missing_ok=True)
     return answer
 
 

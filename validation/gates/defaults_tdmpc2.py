@@ -8,8 +8,8 @@ what W&B is told; and the environments themselves: spaces, lengths, transitions,
 """
 
 import os
-from copy import deepcopy
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 
 from tdmpc2_lean.patching import read_series

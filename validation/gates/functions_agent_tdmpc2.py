@@ -21,6 +21,8 @@ OTHER = {
     "log_std_min": -5, "log_std_max": 1, "entropy_coef": 0.3, "num_bins": 21, "vmin": -4, "vmax": 6, "num_q": 3,
     "dropout": 0.3, "simnorm_dim": 4, "num_enc_layers": 3, "episodic": True,
 }  # fmt: skip
+# Losses so large that the model's gradient is far above the default clipping norm, 20
+LOUD = {"consistency_coef": 20_000, "reward_coef": 100, "value_coef": 100}
 # Overrides, and dimensions of the action
 PLANS = {
     "state": ({}, 6),
@@ -41,7 +43,7 @@ PLANS = {
 # Overrides, dimensions of the action, spread of the weights, size of the rewards, and the running scale
 UPDATES = {
     "state": ({}, 6, 0.1, 1.0, None),
-    "above-clipping": ({}, 6, 1.2, 1e4, None),
+    "above-clipping": (LOUD, 6, 1.2, 1e4, None),
     "low-clipping": ({"grad_clip_norm": 0.01}, 6, 0.1, 1.0, None),
     "beyond-the-bins": ({}, 6, 0.3, 1e6, None),
     "scale-3": ({}, 6, 0.5, 10.0, 3.0),
@@ -90,11 +92,17 @@ def plans(case: Case, code_dir: Path, overrides: dict, action_dim: int) -> None:
             case.random_states()
     if few or cfg.multitask:
         return
-    with torch.no_grad():
-        agent.model._reward[-1].bias[0] = float("nan")
-    action = agent.act(observations(agent, 1)[0], t0=True)
-    case.record("with a model that is no number", action=action, warm_start=agent._prev_mean)
     case.record("arguments left out", action=agent.act(observations(agent, 1)[0]))
+    estimate = agent._estimate_value
+
+    def partly_no_number(*arguments, **named):
+        value = estimate(*arguments, **named).tanh()
+        value[::3] = float("nan")
+        return value
+
+    agent._estimate_value = partly_no_number  # as when a model diverges
+    action = agent.act(observations(agent, 1)[0], t0=True)
+    case.record("with values that are no numbers", action=action, warm_start=agent._prev_mean)
 
 
 def td_targets(case: Case, code_dir: Path) -> None:

@@ -65,9 +65,8 @@ def record_samples(case: Case, buffer, what: str, count: int = 3) -> None:
 
 def buffer(case: Case, code_dir: Path, with_tasks: bool) -> None:
     """Slices of one episode, of a buffer at its capacity, and of one that has begun to overwrite."""
-    import torch
-
     import common
+    import torch
 
     if with_tasks and "mt30" not in common.TASK_SET:
         raise Lacking("the task set mt30")

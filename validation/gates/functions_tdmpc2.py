@@ -68,7 +68,9 @@ def with_marks(function, marked: stand_ins.MarkedSteps):
 PIXELS = {"obs": "rgb", "latent_dim": 512, "batch_size": 3}
 
 
-def make_agent(code_dir: Path, overrides: dict | None = None, action_dim: int = ACTION_DIM, spread: float = 0.1, seed=0):
+def make_agent(
+    code_dir: Path, overrides: dict | None = None, action_dim: int = ACTION_DIM, spread: float = 0.1, seed=0
+):
     """A small agent with random weights also where the official initialisation is zero.
 
     spread: standard deviation of what is added to every parameter. Raises Lacking where the checkout knows no pixels
@@ -227,9 +229,9 @@ def layers_(case: Case) -> None:
             if x.is_floating_point():
                 x.requires_grad_()
             y = module(x)
-            learned = [p for p in module.parameters() if p.requires_grad]
-            gradients = torch.autograd.grad((y * torch.linspace(0.5, 2, y.numel()).view(y.shape)).sum(),
-                                            learned + ([x] if x.requires_grad else []), allow_unused=True) if learned or x.requires_grad else []  # fmt: skip
+            wanted = [p for p in module.parameters() if p.requires_grad] + ([x] if x.requires_grad else [])
+            total = (y * torch.linspace(0.5, 2, y.numel()).view(y.shape)).sum()
+            gradients = torch.autograd.grad(total, wanted, allow_unused=True) if wanted else []
             found = {f"gradient {i}": g for i, g in enumerate(gradients) if g is not None}
             case.record(f"{name}, training {training}", found, y=y, text=repr(module))
         case.record(f"parameters of {name}", {k: v for k, v in module.state_dict().items() if hasattr(v, "dtype")})
