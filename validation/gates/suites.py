@@ -12,8 +12,11 @@ from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.upstreams.registry import upstream_named
 from tdmpc2_lean.validation.gates import (
     blind_spots,
+    defaults_tdmpc2,
     dreamerv3,
+    functions_tdmpc2,
     identity,
+    outputs_tdmpc2,
     planning,
     resuming_dreamerv3,
     resuming_tdmpc2,
@@ -53,6 +56,24 @@ def by_name(*gates: Gate) -> dict[str, Gate]:
 
 
 TDMPC2_GATES = by_name(
+    Gate(
+        "defaults",
+        "a run starts with what the official scripts resolve: settings, sizes, initial values",
+        lambda subject, runs: defaults_tdmpc2.defaults(subject),
+        with_reference=True,
+    ),
+    Gate(
+        "functions",
+        "functions, plans and updates are the official ones on inputs that short runs never meet",
+        lambda subject, runs: functions_tdmpc2.functions(subject),
+        with_reference=True,
+    ),
+    Gate(
+        "outputs",
+        "files, prints, films and saved agents of the scripts are those of the official ones",
+        lambda subject, runs: outputs_tdmpc2.outputs(subject),
+        with_reference=True,
+    ),
     Gate(
         "default-identity",
         "patched code at default settings trains as the unpatched does, bit for bit",

@@ -9,6 +9,7 @@ import dataclasses
 import random
 from pathlib import Path
 
+from tdmpc2_lean.validation.gates import stand_ins
 from tdmpc2_lean.validation.gates.trace import Dumped, TraceRecorder
 
 
@@ -106,7 +107,7 @@ def train(
 ) -> dict:
     """Trains within a budget and writes the trace; returns {"events", "updates", "versions"}.
 
-    seed_actions: seed the action space from outside, as official code never does.
+    seed_actions: seed the action space from outside, as official code never does, unless the checkout has seeded it.
     record_evaluations: False records training only, for comparing runs that are evaluated differently.
     """
     from common.buffer import Buffer
@@ -123,7 +124,7 @@ def train(
     set_seed(cfg.seed)
     env = make_env(cfg, budget)
     if seed_actions:
-        env.action_space.seed(cfg.seed)
+        stand_ins.seed_where_unseeded(env, cfg.seed)
     agent, buffer, logger = TDMPC2(cfg), Buffer(cfg), Logger(cfg)
     if hasattr(online_trainer, "make_env"):  # patched: makes environments for evaluation
         online_trainer.make_env = lambda cfg: make_env(cfg, budget)
