@@ -10,6 +10,7 @@ it; that its text differs counts for nothing. Mutants are made on the user's mac
     watching    what such a process does beside a gate's work: count lines, end at the first difference
     profile     what each gate executes and takes on the code without a mutant
     trials      judges one mutant: the gates that execute it, cheapest first
+    command     what the command prints
     score       outcomes kept in a file, the list of the harmless, shares and intervals, tables
     measuring   all of it in order
     harmless.toml   mutants that change nothing observable, each with its reason

@@ -68,16 +68,26 @@ def mutants_of_file(subject: GateSubject, name: str) -> Iterator[Mutant]:
         line = source.count(b"\n", 0, edit.start) + 1
         place = f"{name}:{line}:{column}:{edit.operator}"
         numbers[place] += 1
-        origin = OFFICIAL if edit.statement in official else OF_PATCHES
+        origin = OFFICIAL if (edit.function, edit.statement) in official else OF_PATCHES
         structure = hashlib.sha256(edit.structure.encode()).hexdigest()[:12]
         yield Mutant(f"{place}:{numbers[place]}", name, edit, origin, structure)
 
 
-def statements_of(source: bytes, name: str) -> frozenset[str]:
-    """The structure of every statement of a file, or every leaf of a configuration as `edits_of_yaml` has it."""
+def statements_of(source: bytes, name: str) -> frozenset[tuple[str, str]]:
+    """(function, structure) of every statement of a file, (key, leaf) of a configuration, as edits have them."""
     if not name.endswith(".py"):
-        return frozenset(edit.statement for edit in edits_of_yaml(source))
-    return frozenset(header(node) for node in ast.walk(parse(source)) if isinstance(node, ast.stmt))
+        return frozenset((edit.function, edit.statement) for edit in edits_of_yaml(source))
+    found = set()
+
+    def walk(node: ast.AST, names: tuple[str, ...]) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                found.add((".".join(names), header(child)))
+            is_named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            walk(child, (*names, child.name) if is_named else names)
+
+    walk(parse(source), ())
+    return frozenset(found)
 
 
 def in_order(mutants: Sequence[Mutant], seed: int) -> list[Mutant]:

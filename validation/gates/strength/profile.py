@@ -7,6 +7,7 @@ import dataclasses
 import json
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,7 @@ class ComparedRuns(traced_runs.TracedRuns):
     def __init__(self, budget, tracing, folder: Path):
         super().__init__(budget, tracing)
         self.kept = folder
+        self.met = defaultdict(frozenset)  # of traces that were kept nothing is known but what they hold
         self.compared: list[tuple[Path, Path, dict, dict]] = []
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "index.json").exists():
