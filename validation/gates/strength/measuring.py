@@ -82,7 +82,6 @@ def measure(
     results = Results(folder / "results.jsonl")
     try:
         with process.ended_by_signals(), serving(folder / "answers") as forks:
-            forks.prepare(suite.tracing.stack.torch)
             profiles = profiles_of(subject, gates, runs, forks, folder / "profile.json", tell)
             reasons = {mutant.id: unreachable(mutant, gates, profiles) for mutant in mutants}
             of_harm = {mutant.id for mutant in mutants if harmless(mutant, known)}
@@ -127,6 +126,8 @@ class Judging:
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def all(self, mutants: Sequence[Mutant], at_once: int) -> list[tuple[Mutant, Outcome]]:
+        if any(self.known(mutant) is None for mutant in mutants):
+            self.forks.prepare(self.runs.tracing.stack.torch)
         with ThreadPoolExecutor(max(1, at_once)) as pool:
             try:
                 return list(pool.map(lambda pair: (pair[1], self.one(pair[1], pair[0], len(mutants))),
@@ -136,15 +137,21 @@ class Judging:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def one(self, mutant: Mutant, number: int, of: int) -> Outcome:
+    def known(self, mutant: Mutant) -> Outcome | None:
+        """What is known of a mutant without running anything; None where a gate must have a say."""
         gates = executing(mutant, self.gates, self.profiles)
         if not gates:
             return Outcome(mutant.id, SURVIVED, NOT_EXECUTED)
         with self.lock:
-            known = self.results.of(mutant, [gate.name for gate in gates])
-            earlier = self.results.outcomes.get(mutant.id)
+            return self.results.of(mutant, [gate.name for gate in gates])
+
+    def one(self, mutant: Mutant, number: int, of: int) -> Outcome:
+        known = self.known(mutant)
         if known is not None:
             return known
+        gates = executing(mutant, self.gates, self.profiles)
+        with self.lock:
+            earlier = self.results.outcomes.get(mutant.id)
         passed = earlier.tried if earlier is not None and earlier.outcome == SURVIVED else ()
         started = time.monotonic()
         left = [gate for gate in gates if gate.name not in passed]

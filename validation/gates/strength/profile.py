@@ -114,6 +114,7 @@ def profiles_of(
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for gate in gates:
         if gate.name not in known:
+            forks.prepare(runs.tracing.stack.torch)
             tell(f"{gate.name} on the code without a mutant: which lines it executes")
             known[gate.name] = dataclasses.asdict(profile_of(subject, gate, runs, forks))
             atomic_write(file, json.dumps(known))
