@@ -49,13 +49,15 @@ class Instructions:
 
     seconds: of processor time each may take; wall: of the clock; None for no end. notes: a folder into which each
     writes which lines it executed and what it took. expected: traces by `watching.asked`; a process whose trace parts
-    from them ends there. ended: is set to what one of them used too much of.
+    from them ends there. cases: by the same, a file with answers by case, and the names of those that may differ; no
+    others are run, see `watching.end_at_first_case_that_differs`. ended: is set to what one of them used too much of.
     """
 
     seconds: float | None = None
     wall: float | None = None
     notes: Path | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
+    cases: Mapping[str, tuple[str, list[str]]] = field(default_factory=dict)
     ended: str = ""
 
 
@@ -138,6 +140,7 @@ class Forks:
             "seconds": told.seconds,
             "notes": str(told.notes) if told.notes else None,
             "expected": told.expected.get(watching.asked(asked)),
+            "of_cases": told.cases.get(watching.asked(asked)),
         }}  # fmt: skip
         status = self._served(sent, self.parents[stack.torch][1], told)
         if process.interrupted.is_set():

@@ -30,26 +30,39 @@ class GateProfile:
     seconds: processor time of all its processes on the subject; longest: of the one that took most. lines: executed,
     by file; files that it reads otherwise, such as configurations, are not in it. expected: traces of the reference by
     `watching.asked`, if all that the gate does is to compare traces of the subject with them, else empty.
-    applies: whether it ran the subject at all.
+    by_case: of processes that run cases (`cases.recorded`), by `watching.asked`: a file with the answers, and the lines
+    that each executes, in their order. applies: whether it ran the subject at all.
     """
 
     seconds: float
     longest: float
     lines: dict[str, list[int]]
     expected: dict[str, str]
+    by_case: dict[str, tuple[str, dict[str, dict[str, list[int]]]]]
     applies: bool
 
     def executes(self, mutant: Mutant) -> bool:
         """Whether it executes a line of the statement that a mutant changes; of a configuration: whether it runs."""
-        if not self.applies or mutant.file not in self.lines:
-            return self.applies and not mutant.file.endswith(".py")
-        first, last = mutant.edit.lines
-        return any(first <= line <= last for line in self.lines[mutant.file])
+        return self.applies and (not mutant.file.endswith(".py") or are_executed(mutant, self.lines))
+
+    def cases_for(self, mutant: Mutant) -> dict[str, tuple[str, list[str]]]:
+        """As `Instructions.cases`: of each process the answers expected, and the cases that the mutant may change."""
+        found = {}
+        for asked, (file, cases) in self.by_case.items():
+            inside = [name for name, lines in cases.items() if are_executed(mutant, lines)]
+            # What a module does when it is imported is done for all cases, whichever imports it.
+            found[asked] = (file, inside if inside and mutant.edit.function else list(cases))
+        return found
 
     @property
     def cost(self) -> float:
         """What a verdict on a mutant is likely to take: comparisons that end early mostly take a part of the whole."""
-        return self.seconds / 4 if self.expected else self.seconds
+        return self.seconds / 4 if self.expected else self.seconds / 2 if self.by_case else self.seconds
+
+
+def are_executed(mutant: Mutant, lines: dict[str, list[int]]) -> bool:
+    first, last = mutant.edit.lines
+    return any(first <= line <= last for line in lines.get(mutant.file, ()))
 
 
 class ComparedRuns(traced_runs.TracedRuns):
@@ -81,7 +94,7 @@ class ComparedRuns(traced_runs.TracedRuns):
         index = []
         for (code_dir, dump_at, arguments), path in self.traces.items():
             if code_dir in code_dirs and path.parent != self.kept:
-                kept = self.kept / f"{len(list(self.kept.iterdir()))}.jsonl"
+                kept = self.kept / f"{len(list(self.kept.glob('*.jsonl')))}.jsonl"
                 kept.write_bytes(path.read_bytes())
                 self.answers[kept] = self.answers[path]
                 self.traces[code_dir, dump_at, arguments] = path = kept
@@ -151,11 +164,18 @@ def profile_of(subject: GateSubject, gate: Gate, runs: ComparedRuns, forks: Fork
     if only_traces:
         expected = {asked: str(runs.trace_of(r, **a)) for r, _, a, _ in compared for asked in [runs.asked(a)]}
         only_traces = {note["asked"] for note in notes} <= set(expected)
+    by_case = {note["asked"]: (note["answers"], note["by_case"]) for note in notes if note["answers"]}
+    kept = {}
+    for number, (asked, (answers, of_cases)) in enumerate(by_case.items()):
+        file = runs.kept / f"cases-{gate.name}-{number}.json"
+        atomic_write(file, json.dumps(answers))
+        kept[asked] = (str(file), of_cases)
     seconds = sum(note["seconds"] for note in notes) or time.monotonic() - started
     return GateProfile(
         seconds,
         max((note["seconds"] for note in notes), default=0.0),
         {name: sorted(found) for name, found in lines.items()},
         expected if only_traces else {},
+        kept,
         bool(notes),
     )

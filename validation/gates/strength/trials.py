@@ -58,7 +58,7 @@ def judged(
                 tried.append(gate.name)
                 profile = profiles[gate.name]
                 seconds = max(LEAST, TIMES * profile.longest)
-                told = Instructions(seconds, LATE * seconds, None, profile.expected)
+                told = Instructions(seconds, LATE * seconds, None, profile.expected, profile.cases_for(mutant))
                 forks.instructions[folder] = told
                 try:
                     failure = first_failure(gate, subject_with_it, runs)

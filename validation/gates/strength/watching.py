@@ -1,5 +1,6 @@
 """What a forked process of a gate does beside its work, as it was told: count the lines that it executes, take notes
-of what it took, stay within its time, end where its trace first parts from the one expected."""
+of what it took, stay within its time, end where its trace or one of its cases first parts from what is expected.
+"""
 
 import json
 import os
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import trace
+from tdmpc2_lean.validation.gates import cases, trace
 
 NOT_ASKED = {"trace", "dump_at", "folder"}  # arguments that say where to write, not what to compute
 
@@ -22,24 +23,38 @@ def asked(request: dict) -> str:
 
 
 @contextmanager
-def watched(request: dict, seconds: float | None, notes: str | None, expected: str | None) -> Iterator[None]:
-    """While the body serves the request, what this process was told is done; see `forks.Instructions`."""
+def watched(
+    request: dict,
+    seconds: float | None,
+    notes: str | None,
+    expected: str | None,
+    of_cases: list | None,
+) -> Iterator[None]:
+    """While the body serves the request, what this process was told is done; see `forks.Instructions`.
+
+    expected: a trace. of_cases: a file of answers by case, and the names of those that may differ.
+    """
     if seconds:
-        spent = used()
-        limit = int(spent + seconds) + 1
+        limit = int(used() + seconds) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     if expected and request["arguments"].get("dump_at") is None:
         end_at_first_difference(request, Path(expected))
+    if of_cases:
+        file, named = of_cases
+        end_at_first_case_that_differs(json.loads(Path(file).read_text(encoding="utf-8")), named)
     if notes is None:
         yield
         return
     before = used()
     with counting(Path(request["code_dir"])) as lines:
+        by_case, answers = note_cases(lines)
         yield
     note = {
         "asked": asked(request),
         "seconds": used() - before,
         "lines": {file: sorted(found) for file, found in lines.items()},
+        "by_case": by_case,
+        "answers": answers,
     }
     Path(notes, f"{os.getpid()}.json").write_text(json.dumps(note), encoding="utf-8")
 
@@ -127,3 +142,64 @@ def same(found: str, expected: str) -> bool:
         return False
     ours, theirs = json.loads(found), json.loads(expected)
     return all(ours[name] == theirs[name] for name in ("step", "what", "digest"))
+
+
+def note_cases(lines: dict[str, set[int]]) -> tuple[dict, dict]:
+    """Dictionaries that hold, once cases were run, the lines that each executed and its answer, by case."""
+    by_case: dict[str, dict[str, list[int]]] = {}
+    answers: dict[str, dict] = {}
+    recorded = cases.recorded
+
+    def noted(table, names=None):
+        for name in names or table:
+            earlier = {file: set(found) for file, found in lines.items()}
+            for found in lines.values():
+                found.clear()
+            answers.update(recorded(table, [name]))
+            by_case[name] = {file: sorted(found) for file, found in lines.items() if found}
+            for file, found in earlier.items():
+                lines.setdefault(file, set()).update(found)
+        return dict(answers)
+
+    cases.recorded = noted
+    return by_case, answers
+
+
+def end_at_first_case_that_differs(expected: dict[str, dict], named: list[str]) -> None:
+    """From now on no case is run after the first one that differs from what is expected, or after the last one named.
+
+    Those left out answer as expected: the verdict is on those that ran. The cases named are tried first, alone, in a
+    process forked for that; only where one differs there all are run in their order, so that a case that rests on what
+    earlier ones left behind in the process is not taken for one that differs.
+    """
+    recorded = cases.recorded
+
+    def first_that_differs(table, names: list[str], answers: dict[str, dict]) -> str | None:
+        for name in names:
+            answers |= recorded(table, [name])
+            if any(answers[name][part] != expected[name][part] for part in ("events", "lacks", "raised")):
+                return name
+        return None
+
+    def ended_early(table, names=None):
+        order, answers = list(names or table), dict(expected)
+        chosen = [name for name in order if name in named]
+        if not tried_apart(lambda: first_that_differs(table, chosen, {})):
+            return answers
+        first_that_differs(table, order[: order.index(chosen[-1]) + 1], answers)
+        return answers
+
+    cases.recorded = ended_early
+
+
+def tried_apart(differs) -> bool:
+    """Whether `differs`, called in a process forked for it, returns anything, or ends that process."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = int(differs() is not None)
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
