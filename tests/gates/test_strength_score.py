@@ -17,7 +17,7 @@ from tdmpc2_lean.validation.gates.strength.trials import (
     NOT_EXECUTED,
     NOT_JUDGED,
     SURVIVED,
-    Outcome,
+    TrialOutcome,
     executing,
 )
 
@@ -29,21 +29,21 @@ def mutant(name="a.py:1:0:number:1", file="a.py", lines=(3, 4), **edit):
 def test_outcomes_are_there_again_and_a_line_cut_by_a_kill_is_not(tmp_path):
     path = tmp_path / "results.jsonl"
     results = Results(path)
-    whole = Outcome("one", KILLED, DIFFERENT, "seed", "first divergence", 1.5, ("default-identity", "seed"))
+    whole = TrialOutcome("one", KILLED, DIFFERENT, "seed", "first divergence", 1.5, ("default-identity", "seed"))
     results.add(whole)
     results.close()
     path.write_bytes(path.read_bytes() + b'{"id": "two", "outco')
     again = Results(path)
     assert again.outcomes == {"one": whole}
-    again.add(Outcome("three", SURVIVED, EQUAL, tried=("seed",)))
+    again.add(TrialOutcome("three", SURVIVED, EQUAL, tried=("seed",)))
     again.close()
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["one", "three"]
 
 
 def test_an_outcome_counts_only_for_the_gates_that_gave_it(tmp_path):
     results = Results(tmp_path / "results.jsonl")
-    results.add(Outcome("killed", KILLED, DIFFERENT, "seed", tried=("default-identity", "seed")))
-    results.add(Outcome("survived", SURVIVED, EQUAL, tried=("default-identity",)))
+    results.add(TrialOutcome("killed", KILLED, DIFFERENT, "seed", tried=("default-identity", "seed")))
+    results.add(TrialOutcome("survived", SURVIVED, EQUAL, tried=("default-identity",)))
     killed, survived = mutant("killed"), mutant("survived")
     assert results.of(killed, ["seed", "resume"]) and results.of(killed, ["resume"]) is None
     assert results.of(survived, ["default-identity"]) and results.of(survived, ["default-identity", "seed"]) is None
@@ -52,7 +52,7 @@ def test_an_outcome_counts_only_for_the_gates_that_gave_it(tmp_path):
 
 
 def outcomes(*hows):
-    return tuple(Outcome(str(number), *how) for number, how in enumerate(hows))
+    return tuple(TrialOutcome(str(number), *how) for number, how in enumerate(hows))
 
 
 def test_the_score_is_killed_over_all_that_count():

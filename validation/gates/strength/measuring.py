@@ -18,7 +18,7 @@ from tdmpc2_lean.validation.gates.strength.forks import serving
 from tdmpc2_lean.validation.gates.strength.mutants import OF_PATCHES, OFFICIAL, Mutant, in_order, mutants_of
 from tdmpc2_lean.validation.gates.strength.profile import ComparedRuns, profiles_of
 from tdmpc2_lean.validation.gates.strength.score import Results, Tally, harmless, read_harmless
-from tdmpc2_lean.validation.gates.strength.trials import KILLED, NOT_EXECUTED, SURVIVED, Outcome, executing, judged
+from tdmpc2_lean.validation.gates.strength.trials import KILLED, NOT_EXECUTED, SURVIVED, TrialOutcome, executing, judged
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 from tdmpc2_lean.validation.gates.suites import Gate, chosen, suite_of
 from tdmpc2_lean.versions import versions
@@ -34,7 +34,7 @@ class Strength:
     subject: str
     gates: tuple[str, ...]
     folder: Path
-    judged: tuple[tuple[Mutant, Outcome], ...]
+    judged: tuple[tuple[Mutant, TrialOutcome], ...]
     unreachable: dict[str, int]
     tallies: tuple[Tally, ...]
 
@@ -43,7 +43,7 @@ class Strength:
         return self.tallies[-1]
 
     @property
-    def survivors(self) -> list[tuple[Mutant, Outcome]]:
+    def survivors(self) -> list[tuple[Mutant, TrialOutcome]]:
         found = [(mutant, outcome) for mutant, outcome in self.judged if outcome.outcome != KILLED]
         return sorted(found, key=lambda pair: (pair[0].file, pair[0].edit.line, pair[0].id))
 
@@ -125,7 +125,7 @@ class Judging:
     tell: Callable[[str], None]
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
-    def all(self, mutants: Sequence[Mutant], at_once: int) -> list[tuple[Mutant, Outcome]]:
+    def all(self, mutants: Sequence[Mutant], at_once: int) -> list[tuple[Mutant, TrialOutcome]]:
         if any(self.known(mutant) is None for mutant in mutants):
             self.forks.prepare(self.runs.tracing.stack.torch)
         with ThreadPoolExecutor(max(1, at_once)) as pool:
@@ -137,15 +137,15 @@ class Judging:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def known(self, mutant: Mutant) -> Outcome | None:
+    def known(self, mutant: Mutant) -> TrialOutcome | None:
         """What is known of a mutant without running anything; None where a gate must have a say."""
         gates = executing(mutant, self.gates, self.profiles)
         if not gates:
-            return Outcome(mutant.id, SURVIVED, NOT_EXECUTED)
+            return TrialOutcome(mutant.id, SURVIVED, NOT_EXECUTED)
         with self.lock:
             return self.results.of(mutant, [gate.name for gate in gates])
 
-    def one(self, mutant: Mutant, number: int, of: int) -> Outcome:
+    def one(self, mutant: Mutant, number: int, of: int) -> TrialOutcome:
         known = self.known(mutant)
         if known is not None:
             return known

@@ -14,7 +14,7 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.upstreams import UPSTREAMS
 from tdmpc2_lean.validation.gates.strength import scope
-from tdmpc2_lean.validation.gates.strength.operators import Edit, edits_of_python, edits_of_yaml, header
+from tdmpc2_lean.validation.gates.strength.operators import Mutation, edits_of_python, edits_of_yaml, header
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 
 OFFICIAL, OF_PATCHES = "official code", "the patches' code"
@@ -30,7 +30,7 @@ class Mutant:
 
     id: str
     file: str
-    edit: Edit
+    edit: Mutation
     origin: str
     structure: str
 

@@ -47,7 +47,7 @@ CONTEXT = b"__import__('contextlib').nullcontext()"
 
 
 @dataclass(frozen=True)
-class Edit:
+class Mutation:
     """One edit of a file.
 
     start, end: the bytes replaced; text: what stands there instead. operator: which kind of edit; what: in words.
@@ -75,7 +75,7 @@ class Edit:
 
 
 @dataclass
-class Place:
+class Position:
     """Where the walk is: the statement, the path from it to the node, the names of the functions and classes around.
 
     conditions: the tests of the `if`s around, as text. bound: names that had a value before, in this function.
@@ -88,10 +88,10 @@ class Place:
     bound: set = field(default_factory=set)
 
 
-def edits_of_python(source: bytes) -> list[Edit]:
+def edits_of_python(source: bytes) -> list[Mutation]:
     """All edits of a Python file, in the order of their places. SyntaxError where it is none."""
     walk = Walk(source)
-    walk.block(walk.tree.body, Place())
+    walk.block(walk.tree.body, Position())
     unique = {(edit.start, edit.end, edit.text): edit for edit in reversed(walk.edits)}
     return sorted(unique.values(), key=lambda edit: (edit.start, edit.end, edit.operator, edit.text))
 
@@ -113,8 +113,8 @@ class Walk:
             for alias in node.names
         }
         self.choices = self.sets_of_words()
-        self.edits: list[Edit] = []
-        self.place = Place()
+        self.edits: list[Mutation] = []
+        self.place = Position()
         self.part = ""
 
     # Text
@@ -178,7 +178,7 @@ class Walk:
             first = min([first, *(d.lineno for d in getattr(statement, "decorator_list", []))])
             last = max(first, body[0].lineno - 1, getattr(node, "end_lineno", first))
         self.edits.append(
-            Edit(
+            Mutation(
                 start,
                 end,
                 text,
@@ -196,21 +196,21 @@ class Walk:
 
     # Statements
 
-    def block(self, body: list[ast.stmt], place: Place) -> None:
+    def block(self, body: list[ast.stmt], place: Position) -> None:
         for number, statement in enumerate(body):
             is_docstring = number == 0 and is_text(statement)
             if not is_docstring:
                 self.statement(statement, place)
 
-    def statement(self, node: ast.stmt, place: Place) -> None:
-        here = Place(node, (), place.names, place.conditions, place.bound)
+    def statement(self, node: ast.stmt, place: Position) -> None:
+        here = Position(node, (), place.names, place.conditions, place.bound)
         self.place, self.part = here, self.called_and_set(node)
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Global | ast.Nonlocal | ast.Pass) or is_text(node):
             return
         if isinstance(node, FUNCTION):
             self.function(node, here)
         elif isinstance(node, ast.ClassDef):
-            inner = Place(None, (), (*place.names, node.name), place.conditions, set())
+            inner = Position(None, (), (*place.names, node.name), place.conditions, set())
             self.block(node.body, inner)
         elif isinstance(node, ast.If):
             if "__name__" in ast.unparse(node.test):
@@ -219,8 +219,8 @@ class Walk:
                 self.negate(node.test)
                 self.expression(node.test, ("test",))
             test = ast.unparse(node.test)
-            self.block(node.body, Place(None, (), place.names, (*place.conditions, test), place.bound))
-            self.block(node.orelse, Place(None, (), place.names, (*place.conditions, f"not ({test})"), place.bound))
+            self.block(node.body, Position(None, (), place.names, (*place.conditions, test), place.bound))
+            self.block(node.orelse, Position(None, (), place.names, (*place.conditions, f"not ({test})"), place.bound))
         elif isinstance(node, ast.For | ast.While):
             self.expression(node.iter if isinstance(node, ast.For) else node.test, ("loop",))
             if isinstance(node, ast.While):
@@ -254,7 +254,7 @@ class Walk:
         finally:
             self.part, place.conditions = before
 
-    def function(self, node, here: Place) -> None:
+    def function(self, node, here: Position) -> None:
         if node.name in SHOWN:
             return
         for number, decorator in enumerate(node.decorator_list):
@@ -268,9 +268,9 @@ class Walk:
             self.expression(default, ("default", number))
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         bound = {argument.arg for argument in arguments}
-        self.block(node.body, Place(None, (), (*here.names, node.name), here.conditions, bound))
+        self.block(node.body, Position(None, (), (*here.names, node.name), here.conditions, bound))
 
-    def with_(self, node: ast.With, place: Place) -> None:
+    def with_(self, node: ast.With, place: Position) -> None:
         for number, item in enumerate(node.items):
             here = self.place
             if item.optional_vars is None:
@@ -282,7 +282,7 @@ class Walk:
     def without(self, item: ast.withitem) -> str:
         return f"without the context {shown(self.text(item.context_expr))}"
 
-    def simple(self, node: ast.stmt, place: Place) -> None:
+    def simple(self, node: ast.stmt, place: Position) -> None:
         if is_printing(node):
             return
         droppable = isinstance(node, ast.Expr | ast.AugAssign | ast.Delete | ast.Raise | ast.Assert)
@@ -610,7 +610,7 @@ def is_printing(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and is_printed(statement.value)
 
 
-def edits_of_yaml(source: bytes, sections: tuple[str, ...] | None = None) -> Iterator[Edit]:
+def edits_of_yaml(source: bytes, sections: tuple[str, ...] | None = None) -> Iterator[Mutation]:
     """The leaves of a configuration changed: numbers doubled and one more, words and truth values others.
 
     sections: top-level keys to look into; None for all. Keys in question marks are for others to fill in.
@@ -629,7 +629,7 @@ def edits_of_yaml(source: bytes, sections: tuple[str, ...] | None = None) -> Ite
         for other in other_values(was, node.value, node.style is not None):
             key = ".".join(path)
             edit = (start, end, other.encode(), "setting", f"{key}: {was} -> {other}", line, (line, line))
-            yield Edit(*edit, key, f"{key}|{was}|{other}", f"{key}|{was}")
+            yield Mutation(*edit, key, f"{key}|{was}|{other}", f"{key}|{was}")
 
 
 def leaves(node, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:

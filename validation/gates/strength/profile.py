@@ -68,12 +68,12 @@ def are_executed(mutant: Mutant, lines: dict[str, list[int]]) -> bool:
 class ComparedRuns(traced_runs.TracedRuns):
     """Traced runs that gates on mutants share: references are made once and kept in a folder, no value is looked up.
 
-    compared: (reference, subject, arguments of both) of each comparison, since it was cleared.
+    store: that folder. compared: (reference, subject, arguments of both) of each comparison, since it was cleared.
     """
 
     def __init__(self, budget, tracing, folder: Path):
         super().__init__(budget, tracing)
-        self.kept = folder
+        self.store = folder
         self.met = defaultdict(frozenset)  # of traces that were kept nothing is known but what they hold
         self.compared: list[tuple[Path, Path, dict, dict]] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,14 +93,14 @@ class ComparedRuns(traced_runs.TracedRuns):
         """Keep the traces of folders that are not mutants for later calls."""
         index = []
         for (code_dir, dump_at, arguments), path in self.traces.items():
-            if code_dir in code_dirs and path.parent != self.kept:
-                kept = self.kept / f"{len(list(self.kept.glob('*.jsonl')))}.jsonl"
+            if code_dir in code_dirs and path.parent != self.store:
+                kept = self.store / f"{len(list(self.store.glob('*.jsonl')))}.jsonl"
                 kept.write_bytes(path.read_bytes())
                 self.answers[kept] = self.answers[path]
                 self.traces[code_dir, dump_at, arguments] = path = kept
-            if path.parent == self.kept:
+            if path.parent == self.store:
                 index.append([str(code_dir), dump_at, arguments, path.name, self.answers[path]])
-        atomic_write(self.kept / "index.json", json.dumps(index))
+        atomic_write(self.store / "index.json", json.dumps(index))
 
     def forget(self, code_dir: Path) -> None:
         """Remove the traces of a mutant."""
@@ -167,7 +167,7 @@ def profile_of(subject: GateSubject, gate: Gate, runs: ComparedRuns, forks: Fork
     by_case = {note["asked"]: (note["answers"], note["by_case"]) for note in notes if note["answers"]}
     kept = {}
     for number, (asked, (answers, of_cases)) in enumerate(by_case.items()):
-        file = runs.kept / f"cases-{gate.name}-{number}.json"
+        file = runs.store / f"cases-{gate.name}-{number}.json"
         atomic_write(file, json.dumps(answers))
         kept[asked] = (str(file), of_cases)
     seconds = sum(note["seconds"] for note in notes) or time.monotonic() - started

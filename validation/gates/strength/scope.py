@@ -4,7 +4,7 @@ import fnmatch
 import re
 from dataclasses import dataclass
 
-from tdmpc2_lean.validation.gates.strength.operators import Edit
+from tdmpc2_lean.validation.gates.strength.operators import Mutation
 
 # Every file that training, planning, evaluation and saving use, below the folder from which the code is run.
 FILES = {
@@ -63,7 +63,7 @@ OF_VALUES = {"argument", "boolean", "choice", "number", "setting", "statement", 
 class Unreachable:
     """Mutants that this machine cannot tell from the code without them.
 
-    pattern: found in the part of the statement that the edit is in (`Edit.part`), or (`within`) in the test of an `if`
+    pattern: found in the part of the statement that is edited (`Mutation.part`), or (`within`) in the test of an `if`
     around it. executed: also where the statement is executed, because what it says is without meaning on a CPU.
     """
 
@@ -90,7 +90,7 @@ def is_mutated(upstream: str, file: str) -> bool:
     return any(fnmatch.fnmatch(file, pattern) for pattern in FILES[upstream])
 
 
-def is_shown_only(file: str, edit: Edit) -> bool:
+def is_shown_only(file: str, edit: Mutation) -> bool:
     """Whether an edit changes only what a terminal shows."""
     names = SHOWN_ONLY.get(file, ())
     if not edit.function:
@@ -98,7 +98,7 @@ def is_shown_only(file: str, edit: Edit) -> bool:
     return any(edit.function == name or edit.function.startswith(f"{name}.") for name in names)
 
 
-def why_unreachable(edit: Edit, executed: bool) -> str:
+def why_unreachable(edit: Mutation, executed: bool) -> str:
     """The reason for which a mutant cannot be judged here; empty where it can.
 
     executed: whether any gate executes the statement.

@@ -12,7 +12,7 @@ from pathlib import Path
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.tables import table
 from tdmpc2_lean.validation.gates.strength.mutants import Mutant
-from tdmpc2_lean.validation.gates.strength.trials import KILLED, NOT_EXECUTED, SURVIVED, Outcome
+from tdmpc2_lean.validation.gates.strength.trials import KILLED, NOT_EXECUTED, SURVIVED, TrialOutcome
 
 HARMLESS = Path(__file__).with_name("harmless.toml")
 Z = 1.959963984540054  # the normal distribution's 97.5 % point
@@ -23,23 +23,23 @@ class Results:
 
     def __init__(self, path: Path):
         self.path = path
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, TrialOutcome] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
         for line in whole.splitlines():
             found = json.loads(line)
-            self.outcomes[found["id"]] = Outcome(**{**found, "tried": tuple(found["tried"])})
+            self.outcomes[found["id"]] = TrialOutcome(**{**found, "tried": tuple(found["tried"])})
         self.file = open(path, "ab")
         self.file.truncate(len(whole))
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: TrialOutcome) -> None:
         self.file.write(json.dumps(outcome.as_dict()).encode() + b"\n")
         self.file.flush()
         os.fsync(self.file.fileno())
         self.outcomes[outcome.id] = outcome
 
-    def of(self, mutant: Mutant, gates: Sequence[str]) -> Outcome | None:
+    def of(self, mutant: Mutant, gates: Sequence[str]) -> TrialOutcome | None:
         """What is known of a mutant judged by these gates: None unless one of them rejected it, or all have had it."""
         found = self.outcomes.get(mutant.id)
         if found is None:
@@ -104,7 +104,7 @@ class Tally:
     all: int
     harmless: int
     unreachable: int
-    judged: tuple[Outcome, ...]
+    judged: tuple[TrialOutcome, ...]
 
     @property
     def n(self) -> int:

@@ -21,7 +21,7 @@ TIMES, LEAST, LATE = 5, 20.0, 20  # a mutant may take so many times what the cod
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What became of a mutant.
 
     outcome, how: see the constants here. gate: which gate rejected it; tried: those that judged it, in their order.
@@ -48,7 +48,7 @@ def executing(mutant: Mutant, gates: Sequence[Gate], profiles: Mapping[str, Gate
 
 def judged(
     subject: GateSubject, mutant: Mutant, gates: Sequence[Gate], profiles: Mapping, runs: ComparedRuns, forks: Forks
-) -> Outcome:
+) -> TrialOutcome:
     """The outcome of a mutant, judged by those gates in that order."""
     tried = []
     with made(subject, mutant) as subject_with_it:
@@ -68,14 +68,14 @@ def judged(
                     failure = Result(gate.name, FAIL, str(error), {"output": str(error)})
                 except Exception:
                     reason = traceback.format_exc().strip().splitlines()[-1]
-                    return Outcome(mutant.id, NOT_JUDGED, GATE_FAILED, gate.name, reason, 0.0, tuple(tried))
+                    return TrialOutcome(mutant.id, NOT_JUDGED, GATE_FAILED, gate.name, reason, 0.0, tuple(tried))
                 if failure is not None:
                     how = how_it_failed(failure, told, subject_with_it.code_dir)
-                    return Outcome(mutant.id, KILLED, how, failure.gate, failure.detail[:400], 0.0, tuple(tried))
+                    return TrialOutcome(mutant.id, KILLED, how, failure.gate, failure.detail[:400], 0.0, tuple(tried))
         finally:
             forks.instructions.pop(folder, None)
             runs.forget(subject_with_it.code_dir)
-    return Outcome(mutant.id, SURVIVED, EQUAL, tried=tuple(tried))
+    return TrialOutcome(mutant.id, SURVIVED, EQUAL, tried=tuple(tried))
 
 
 def first_failure(gate: Gate, subject: GateSubject, runs: ComparedRuns) -> Result | None:
