@@ -14,5 +14,6 @@ small patch with one fault (the format is `tdmpc2_lean.patching`'s), and NAME as
     process   runs a function on a checkout's code in a process of its own    miniature a small checkout of our own
     identity, planning, updates, resuming_tdmpc2, dreamerv3, resuming_dreamerv3      the gates
     trace, traced_runs, trace_tdmpc2, trace_dreamerv3, dreamerv3_determinism          traces of training
+    strength    how many systematic mutants the gates reject
     cpu_shim, jax_shim    make unpatched official code run on this machine
 """
