@@ -53,9 +53,9 @@ def own_settings(subject: GateSubject) -> dict[str, list[str]]:
     found = {}
     for patch in (subject.series or read_series(subject.reference.upstream)).patches:
         for name, setting in patch.settings.items():
-            found[name] = [repr(None if setting.default == "null" else setting.default)]
+            found[name] = [repr(setting.default), repr(str(setting.default))]
     if "device" in found:
-        found["device"].append("'cpu'")  # on which gates run
+        found["device"].append(repr("cpu"))  # on which gates run
     return found
 
 

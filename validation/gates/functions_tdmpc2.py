@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-from tdmpc2_lean.validation.gates import cases
+from tdmpc2_lean.validation.gates import cases, stand_ins
 from tdmpc2_lean.validation.gates.cases import Case, Lacking
 from tdmpc2_lean.validation.gates.results import Result
 from tdmpc2_lean.validation.gates.subjects import GateSubject
@@ -36,6 +36,7 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
     """What `cases.recorded` returns of this gate's cases."""
     from tdmpc2_lean.validation.gates import functions_agent_tdmpc2, functions_loop_tdmpc2
 
+    marked = stand_ins.MarkedSteps()
     table = {
         "bins": bins,
         "formulas": formulas,
@@ -50,7 +51,18 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
     # Last: the official encoder keeps what it made for an earlier agent's kind of observation.
     table["networks-mt30"] = lambda case: networks(case, make_agent(code_dir, {"task": "mt30"}))
     table["networks-pixels"] = lambda case: networks(case, make_agent(code_dir, PIXELS))
-    return cases.recorded(table, names)
+    return cases.recorded({name: with_marks(case, marked) for name, case in table.items()}, names)
+
+
+def with_marks(function, marked: stand_ins.MarkedSteps):
+    """A case that also records how often it marked a step for CUDA graphs."""
+
+    def case_of(case: Case) -> None:
+        before = marked.count
+        function(case)
+        case.record("steps marked for CUDA graphs", count=marked.count - before)
+
+    return case_of
 
 
 PIXELS = {"obs": "rgb", "latent_dim": 512, "batch_size": 3}

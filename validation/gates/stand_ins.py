@@ -1,4 +1,4 @@
-"""Stand-ins for what scripts reach outside of themselves: W&B, the renderer, video files and torch.compile.
+"""Stand-ins for what scripts reach outside of themselves: W&B, the renderer, film files, torch.compile, CUDA graphs.
 
 For processes of gates only. Each remembers what it was given, which is what a user would have seen.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 TIME = re.compile(r"\d+:\d\d:\d\d")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
-LOGGED = re.compile(r"\[\d{4}-\d\d-\d\d ")
+LOGGED = re.compile(r"\[?\d{4}-\d\d-\d\d ")
 TIMES = ("elapsed_time", "steps_per_second")  # metrics that no two runs share
 
 
@@ -96,8 +96,10 @@ def keep_films(told: Told) -> None:
     import imageio
     import numpy as np
 
+    start = Path.cwd()
+
     def mimsave(path, frames, *_, **options):
-        told.say("film", path=masked(path), frames=np.stack(list(frames)), options=sorted(options.items()))
+        told.say("film", path=masked(path, start), frames=np.stack(list(frames)), options=sorted(options.items()))
 
     imageio.mimsave = mimsave
 
@@ -112,6 +114,19 @@ def compile_nothing(told: Told) -> None:
         return function
 
     torch.compile = compile_
+
+
+class MarkedSteps:
+    """From its making on, counts the calls that mark a step for CUDA graphs, and spares importing what they need."""
+
+    def __init__(self):
+        import torch
+
+        self.count = 0
+        torch.compiler.cudagraph_mark_step_begin = self.mark
+
+    def mark(self) -> None:
+        self.count += 1
 
 
 def seed_where_unseeded(env, seed: int) -> None:

@@ -11,8 +11,11 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.upstreams.registry import upstream_named
 from tdmpc2_lean.validation.gates import (
+    defaults_tdmpc2,
     dreamerv3,
+    functions_tdmpc2,
     identity,
+    outputs_tdmpc2,
     planning,
     resuming_dreamerv3,
     resuming_tdmpc2,
@@ -46,6 +49,21 @@ def by_name(*gates: Gate) -> dict[str, Gate]:
 
 
 TDMPC2_GATES = by_name(
+    Gate(
+        "defaults",
+        "a run starts with what the official scripts resolve: settings, sizes, initial values",
+        lambda subject, runs: defaults_tdmpc2.defaults(subject),
+    ),
+    Gate(
+        "functions",
+        "functions, plans and updates are the official ones on inputs that short runs never meet",
+        lambda subject, runs: functions_tdmpc2.functions(subject),
+    ),
+    Gate(
+        "outputs",
+        "files, prints, films and saved agents of the scripts are those of the official ones",
+        lambda subject, runs: outputs_tdmpc2.outputs(subject),
+    ),
     Gate(
         "default-identity",
         "patched code at default settings trains as the unpatched does, bit for bit",
