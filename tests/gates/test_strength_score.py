@@ -7,6 +7,7 @@ import pytest
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation.gates.strength import score
+from tdmpc2_lean.validation.gates.strength.mutants import mutants_of
 from tdmpc2_lean.validation.gates.strength.profile import GateProfile
 from tdmpc2_lean.validation.gates.strength.score import Results, Tally, read_harmless, score_table, wilson
 from tdmpc2_lean.validation.gates.strength.trials import (
@@ -20,6 +21,7 @@ from tdmpc2_lean.validation.gates.strength.trials import (
     TrialOutcome,
     executing,
 )
+from tdmpc2_lean.validation.gates.subjects import find_subject
 
 
 def mutant(name="a.py:1:0:number:1", file="a.py", lines=(3, 4), **edit):
@@ -116,6 +118,14 @@ def test_a_harmless_mutant_without_a_reason_is_refused(tmp_path, reason):
 def test_every_entry_of_the_committed_list_can_be_read():
     for upstream in ("tdmpc2", "dreamerv3"):
         assert all(entry.reason for entry in read_harmless(upstream).values())
+
+
+@pytest.mark.official
+def test_every_entry_of_the_committed_list_is_a_mutant_of_the_pin(official):
+    subject, known = find_subject(official.commit), read_harmless("tdmpc2")
+    files = sorted({entry.file for entry in known.values()})
+    found = {score.harmless(mutant, known) for mutant in mutants_of(subject, files)}
+    assert set(known.values()) <= found
 
 
 def profile(seconds, lines, expected=(), applies=True):
