@@ -23,6 +23,9 @@ from tdmpc2_lean.validation.gates.subjects import GateSubject
 from tdmpc2_lean.validation.gates.suites import Gate, chosen, suite_of
 from tdmpc2_lean.versions import versions
 
+# Modules of this part that count and show outcomes; a change of any other one makes kept outcomes void.
+SHOWING = ("command.py", "measuring.py", "scope.py", "score.py")
+
 
 @dataclass(frozen=True)
 class Strength:
@@ -179,7 +182,7 @@ def kept_in(subject: GateSubject, budget, packages: Sequence[str]) -> Path:
                 add(path.relative_to(code_dir).as_posix(), path.read_bytes())
     gates = places.validation_dir() / "gates"
     for path in sorted(gates.rglob("*.py")):
-        if "miniature" not in path.parts and path.name not in ("score.py", "measuring.py", "scope.py"):
+        if "miniature" not in path.parts and path.name not in SHOWING:
             add(path.relative_to(gates).as_posix(), path.read_bytes())
     add("budget", json.dumps(dataclasses.asdict(budget), sort_keys=True).encode())
     add("versions", json.dumps(versions(packages), sort_keys=True).encode())
