@@ -143,3 +143,38 @@ def run(names, upstream, checkout, steps, task, against, account_only, anew, con
     if json_file is not None:
         atomic_write(json_file, report.as_json() + "\n")
     return report.exit_code
+
+
+@gate.command()
+@UPSTREAM
+@click.option("--checkout", metavar="WHERE", help="As of `gate run`.")
+@click.option("--allow-local-changes", is_flag=True, help="Measure on a checkout that differs from its commit.")
+@click.option("--sample", type=click.IntRange(1), default=100, show_default=True, help="How many mutants to judge.")
+@click.option("--all", "every", is_flag=True, help="Judge all of them.")
+@click.option("--seed", default=0, show_default=True, help="Which ones: the first of an order that this decides.")
+@click.option("--file", "files", multiple=True, metavar="FILE", help="Only mutants of this file, such as tdmpc2.py.")
+@click.option("--gate", "names", multiple=True, metavar="GATE", help="Only this gate judges; default: all gates.")
+@click.option("--at-once", type=click.IntRange(1), default=1, show_default=True, help="Mutants judged at a time.")
+@click.option("--at-least", type=click.FloatRange(0, 100), help="Exit code 1 if fewer than so many % are rejected.")
+@click.option("--list", "listing", is_flag=True, help="List the mutants that would be judged, and judge none.")
+@click.option("--show", metavar="ID", help="Show a mutant's diff, and what names it in a list of harmless ones.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write scores and survivors here.")
+def strength(upstream, checkout, allow_local_changes, json_file, **asked):
+    """Measure how many mutants of the code the gates reject.
+
+    A mutant is the code with one systematic wrong edit. Only what gates see when they run it counts. Every outcome is
+    kept; the same command goes on where it was ended, and does nothing twice.
+
+    \b
+    tdmpc2-lean gate strength --sample 100           a sample, with a 95 % interval
+    tdmpc2-lean gate strength --all --at-once 2      every mutant: hours
+    tdmpc2-lean gate strength --file common/math.py --gate default-identity --all
+    tdmpc2-lean gate strength --show common/math.py:12:8:number:1
+    """
+    from tdmpc2_lean.validation.gates.strength import command
+    from tdmpc2_lean.validation.gates.subjects import find_subject, upstream_of
+
+    if json_file is not None:
+        check_writable(json_file, "--json")
+    subject = find_subject(checkout, allow_local_changes, upstream or upstream_of(checkout))
+    return command.answer(subject, json_file=json_file, **asked)

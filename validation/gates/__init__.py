@@ -20,5 +20,6 @@ small patch with one fault (the format is `tdmpc2_lean.patching`'s), and NAME as
     defaults_tdmpc2, functions_tdmpc2 (with functions_agent_, functions_loop_tdmpc2), outputs_tdmpc2     gates by cases
     cases       named inputs, recorded and compared          stand_ins   for W&B, the renderer, films, torch.compile
     trace, traced_runs, trace_tdmpc2, trace_dreamerv3, dreamerv3_determinism          traces of training
+    strength    how many systematic mutants the gates reject
     cpu_shim, jax_shim    make unpatched official code run on this machine
 """

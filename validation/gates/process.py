@@ -123,14 +123,21 @@ def call(function: str, code_dir: Path, shim: str | None = None, stack: Stack = 
             ),
             encoding="utf-8",
         )
-        command = [sys.executable, "-m", "tdmpc2_lean.validation.gates.process", str(request)]
-        output, code = output_of(command, folder, stack)
+        output, code = start(request, folder, stack)
         if os.strerror(errno.ENOSPC) in output[-2000:]:
             # The machine failed, not the code under test: no gate may say that it did.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), tempfile.gettempdir())
         if code != 0 or not answer.exists():
             raise ChildFailed(function, code_dir, output, code)
         return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def in_a_new_process(request: Path, folder: str, stack: Stack) -> tuple[str, int]:
+    """What a process that serves a request printed, and its exit code."""
+    return output_of([sys.executable, "-m", "tdmpc2_lean.validation.gates.process", str(request)], folder, stack)
+
+
+start = in_a_new_process  # while mutants are judged, `strength.forks` puts another function of this kind here
 
 
 @contextmanager
@@ -238,9 +245,14 @@ def die_with(parent: int) -> None:
 
 
 def main(request_path: str) -> None:
-    """What the process does: make the code importable, call the function, write its result."""
+    """What the process does."""
     request = json.loads(Path(request_path).read_text(encoding="utf-8"))
     die_with(request["parent"])
+    serve(request)
+
+
+def serve(request: dict) -> None:
+    """Make the code importable, call the function, write its result."""
     code_dir = Path(request["code_dir"])
     if request["core"] is not None:
         os.sched_setaffinity(0, {request["core"]})
