@@ -7,6 +7,7 @@ result per case. Nothing of the checkout is changed; what it calls is wrapped on
 What the reference answers is computed once and kept (`kept`): its key is everything that it depends on.
 """
 
+import dataclasses
 import hashlib
 import json
 import platform
@@ -109,12 +110,14 @@ def judged(
     tracing: Tracing = TDMPC2,
     names: list[str] | None = None,
     own_settings: Mapping[str, list[str]] | None = None,
+    covers: Mapping[str, frozenset[str]] | None = None,
 ) -> Iterator[Result]:
     """A result per case of subject against reference, the smallest prefix of the series that runs.
 
     function: `module:function` that returns what `recorded` does. names: the cases; default all.
     own_settings: keys that the subject's configuration may have beyond the reference's, with the values (as text) that
     they may have.
+    covers: {case: the changes that it would have seen}, for those of values that no statement executes.
     """
     started = time.time()
     lengths = range(len(subject.series.patches) if subject.series else 1)
@@ -138,7 +141,8 @@ def judged(
         return
     for name, expected in reference.items():
         without_own_settings(expected, found[name], own_settings or {})
-        yield verdict(f"{gate}/{name}", expected, found[name], against)
+        result = verdict(f"{gate}/{name}", expected, found[name], against)
+        yield dataclasses.replace(result, covers=(covers or {}).get(name, frozenset()))
 
 
 def without_own_settings(expected: Mapping, found: Mapping, own: Mapping[str, list[str]]) -> None:

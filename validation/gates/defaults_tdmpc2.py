@@ -37,15 +37,19 @@ VARIABLES = ("TORCH", "LAZY_", "MUJOCO_", "CUDA", "WANDB_")  # beginnings of the
 CHANGED_BY_AGENT, CHANGED_BY_LOGGER = ("iterations",), ("save_agent", "save_video")
 LARGE = (19, 48, 317)  # model sizes of which only shapes are looked at
 SETS = {"mt30": (1, 5), "mt80": ()}  # sets of tasks, and the model sizes with which agents for them are made
+COVERS = {
+    "config.yaml": frozenset({"config.yaml:*"}),
+    "tables": frozenset({"common/__init__.py:MODEL_SIZE", "common/__init__.py:TASK_SET"}),
+}
 ENVIRONMENTS = (
-    "cheetah-run", "cup-catch", "cartpole-swingup-sparse", "quadruped-walk", "reacher-three-hard", "hopper-hop-backwards",
-    "walker-run-backwards", "cup-spin", "pendulum-spin", "cheetah-jump", "fish-swim", "dog-run",
+    "cheetah-run", "cup-catch", "cartpole-swingup-sparse", "quadruped-walk", "reacher-three-hard",
+    "hopper-hop-backwards", "walker-run-backwards", "cup-spin", "pendulum-spin", "cheetah-jump", "fish-swim", "dog-run",
 )  # fmt: skip
 
 
 def defaults(subject: GateSubject) -> Iterator[Result]:
     """One result per kind of run, per table, and for the environments."""
-    yield from cases.judged("defaults", FUNCTION, subject, own_settings=own_settings(subject))
+    yield from cases.judged("defaults", FUNCTION, subject, own_settings=own_settings(subject), covers=COVERS)
 
 
 def own_settings(subject: GateSubject) -> dict[str, list[str]]:
