@@ -22,4 +22,4 @@ def test_what_is_not_installed_is_told_and_makes_no_run(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(UserError, match="dreamerv3 cannot be run here") as told:
         adapter.adapter_of("dreamerv3")
-    assert "pip install" in told.value.next_step and not adapter.is_available("dreamerv3")
+    assert "[dreamer]" in told.value.next_step and not adapter.is_available("dreamerv3")
