@@ -84,14 +84,8 @@ REGISTRIES = {
 
 PATCHING, SETTINGS, JUDGING, REPORT, GATES = "patching", "settings", "judging", "report", "gates"
 VIOLATIONS = {
-    ("tdmpc2_lean.upstreams.identity", "tdmpc2_lean.patching.record"): PATCHING,
-    ("tdmpc2_lean.upstreams.release", "tdmpc2_lean.patching.render"): PATCHING,
 }
 DECISIONS = {
-    "tdmpc2_lean.upstreams.remote": PATCHING,
-    "tdmpc2_lean.commands.settings": SETTINGS,
-    "tdmpc2_lean.runs.figure": REPORT,
-    "tdmpc2_lean.validation.gates.subjects": GATES,
     "tdmpc2_lean.validation.judging.configuration": JUDGING,
     "tdmpc2_lean.validation.judging.cost": JUDGING,
     "tdmpc2_lean.validation.judging.criteria": JUDGING,
@@ -99,8 +93,6 @@ DECISIONS = {
     "tdmpc2_lean.validation.judging.protocols": JUDGING,
     "tdmpc2_lean.validation.judging.soundness": JUDGING,
     "tdmpc2_lean.validation.judging.variants": JUDGING,
-    "tdmpc2_lean.validation.report.layout.off_protocol": REPORT,
-    "tdmpc2_lean.validation.report.texts": REPORT,
 }
 
 
