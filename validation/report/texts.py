@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from tdmpc2_lean.validation.judging.criteria import Window, WindowResult
+from tdmpc2_lean.validation.judging.verdicts import WindowResult
+from tdmpc2_lean.validation.judging.window import Window
 
 NONE = "–"
 LONG_HASH = re.compile(r"\b[0-9a-f]{17,}\b")

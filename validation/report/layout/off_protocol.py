@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from tdmpc2_lean.upstreams.registry import UPSTREAMS
-from tdmpc2_lean.validation.judging.findings import DEFAULT, Report, Subject
+from tdmpc2_lean.validation.judging.findings import DEFAULT, Report
+from tdmpc2_lean.validation.judging.subjects import Subject
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture, Table, code, unmarked
 from tdmpc2_lean.validation.report.drawing import Look, keys_of
 from tdmpc2_lean.validation.report.layout import curves, subjects
