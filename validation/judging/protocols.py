@@ -1,7 +1,7 @@
 """The registry of protocols: `<agent>-<task>` -> everything that fixes a run that may be compared with a reference.
 
-`runs` makes the runs, `deviations` says whether a run's record is what its protocol says, `criteria` judges.
-Budgets, seeds and the length of a chunk are the criteria's; they are written nowhere else. Every setting that decides
+`runs` makes the runs, `deviations` says whether a run's record is what its protocol says, `verdicts` judges.
+Budgets, seeds and the length of a chunk are those of `agents`, by which the criteria judge. Every setting that decides
 what a run computes is fixed: those that a protocol gives, and by `agents` all others.
 
     tdmpc2-walker-walk                 TD-MPC2 on dm_control, the physics that the curves were measured on
