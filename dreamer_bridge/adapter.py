@@ -10,8 +10,9 @@ from typing import Any
 
 from dreamer_bridge import OF_THE_EXTRA, checkpoints, config, curve, returns, schema, settings, trust
 from dreamer_bridge.progress import DreamerProgress
-from tdmpc2_lean import places
+from tdmpc2_lean import patching, places
 from tdmpc2_lean.errors import UserError
+from tdmpc2_lean.patched import materialise
 from tdmpc2_lean.runs import curve as curves
 from tdmpc2_lean.runs import making
 from tdmpc2_lean.runs.adapter import Adapter
@@ -20,6 +21,8 @@ from tdmpc2_lean.runs.presets import Shelf
 from tdmpc2_lean.runs.progress import Progress
 from tdmpc2_lean.runs.record import Evaluation, RunRecord
 from tdmpc2_lean.runs.watching import Log, RunFailed
+from tdmpc2_lean.settings.schema import Schema
+from tdmpc2_lean.upstreams import find_checkout
 
 CHILD = "dreamer_bridge.child"
 # What JAX says where jax.platform= names an accelerator for which it has no plugin or driver.
@@ -37,8 +40,6 @@ class DreamerAdapter(Adapter):
     """See `Adapter`."""
 
     upstream = "dreamerv3"
-    command = "dreamer-bridge"
-    title = "DreamerV3"
     patience = 120.0  # an interrupted run still writes a checkpoint, with all of its replay
 
     @property
@@ -46,6 +47,11 @@ class DreamerAdapter(Adapter):
         """The lean presets."""
         own, users = Path(__file__).parent / "presets", places.config_dir() / "dreamer-presets"
         return Shelf(own, users, "dreamer-bridge train --list-presets")
+
+    def schema(self) -> Schema:
+        """Names and types are in the code's own configuration."""
+        patched = materialise(find_checkout(self.upstream), None)
+        return schema.schema(config.read(patched.code_dir), patching.read_series(self.upstream))
 
     # ------------------------------------------------------------------------------------------- configured
 

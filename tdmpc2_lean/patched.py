@@ -21,7 +21,7 @@ from tdmpc2_lean.upstreams import UPSTREAMS, Checkout, git, identity, origin, re
 from tdmpc2_lean.upstreams.cache import built_beside, locked
 from tdmpc2_lean.upstreams.export import export
 from tdmpc2_lean.upstreams.known_issues import issues_of
-from tdmpc2_lean.upstreams.registry import Release
+from tdmpc2_lean.upstreams.registry import Release, is_left_out
 
 # What a line of a supplied YAML file ends in that is there only with that patch.
 WITH_PATCH = re.compile(rb"# with patch ([\w-]+)\s*$")
@@ -83,7 +83,7 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
     not run: ours stand there, and patches do not edit them.
     """
     from tdmpc2_lean import patching
-    from tdmpc2_lean.patching.render import already_there, is_left_out, without_already_there
+    from tdmpc2_lean.patching.render import already_there, without_already_there
 
     series = series if series is not None else patching.read_series(checkout.upstream)
     base = official_files(checkout)

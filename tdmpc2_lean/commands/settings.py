@@ -2,38 +2,24 @@
 
 import click
 
-from tdmpc2_lean import patching
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
+from tdmpc2_lean.runs.adapter import adapter_of
 from tdmpc2_lean.settings.schema import MISSING, Schema, Setting
+from tdmpc2_lean.upstreams.registry import DEFAULT, UPSTREAMS
 
 
 @click.command(short_help="Say what each setting may be, and which patch brings it.")
 @click.argument("words", nargs=-1)
-@click.option("--upstream", type=click.Choice(["tdmpc2", "dreamerv3"]), default="tdmpc2", help="Whose settings.")
+@click.option("--upstream", type=click.Choice(list(UPSTREAMS)), default=DEFAULT, help="Whose settings.")
 def settings(words: tuple[str, ...], upstream: str):
     """List all settings, or those of which a word is the name, or part of the name or of the meaning.
 
     A setting is given as name=value to `tdmpc2-lean train` and `evaluate`, or to `dreamer-bridge train`.
     """
-    schema = of_upstream(upstream)
+    schema = adapter_of(upstream).schema()
     for setting in found(schema, words):
         click.echo(described(schema, setting))
-
-
-def of_upstream(upstream: str) -> Schema:
-    """The settings of an upstream with all its patches."""
-    if upstream == "tdmpc2":
-        from tdmpc2_lean.settings import tdmpc2
-
-        return tdmpc2.schema(patching.read_series(upstream))
-    from dreamer_bridge import config, schema
-    from tdmpc2_lean.patched import materialise
-    from tdmpc2_lean.upstreams import find_checkout
-
-    # Names and types are in the code's own configuration.
-    patched = materialise(find_checkout(upstream), None)
-    return schema.schema(config.read(patched.code_dir), patching.read_series(upstream))
 
 
 def found(schema: Schema, words: tuple[str, ...]) -> list[Setting]:

@@ -2,7 +2,7 @@
 
 series                    reads patches from their folders        (no checkout)
 source, anchors, render   bytes in, bytes out                     (no disk)
-checkout_files, state     its files, and what is recorded of it   (reads the checkout)
+record                    what is recorded of a checkout          (reads the checkout, as `upstreams.applied` does)
 planning, refusals        what to write; what is refused before   (reads the checkout)
 verbs                     check, apply, revert, status            (reads the checkout)
 disk                      carries a plan out, all or nothing      (the one place that writes to a checkout)
@@ -13,7 +13,6 @@ compare                   diff, show, audit                       (reads the che
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
 from tdmpc2_lean.patching.compare import Audit, Comparison, FileAudit, audit, compare, diff, show
 from tdmpc2_lean.patching.export import Exported, export
-from tdmpc2_lean.patching.record import recorded
 from tdmpc2_lean.patching.render import RenderError, render, render_series
 from tdmpc2_lean.patching.series import Edit, Patch, Series, SeriesError, Snippet, read_series
 from tdmpc2_lean.patching.verbs import (
@@ -27,6 +26,7 @@ from tdmpc2_lean.patching.verbs import (
     series_of,
     status,
 )
+from tdmpc2_lean.upstreams.applied import recorded
 
 __all__ = [
     "Audit",

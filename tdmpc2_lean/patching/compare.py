@@ -14,12 +14,12 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching import structure
 from tdmpc2_lean.patching.disk import Store
-from tdmpc2_lean.patching.record import is_git, left_out, original_files, store_of
+from tdmpc2_lean.patching.record import left_out, original_files, store_of
 from tdmpc2_lean.patching.render import already_there, render, render_series
 from tdmpc2_lean.patching.series import Series
 from tdmpc2_lean.patching.source import BOM, lines_of
-from tdmpc2_lean.patching.state import State
 from tdmpc2_lean.patching.verbs import find_root, finish_pending, series_of
+from tdmpc2_lean.upstreams.applied import State, is_git
 
 Pair = tuple[bytes | None, bytes | None]
 IGNORED = {".git", ".tdmpc2-lean", "__pycache__"}

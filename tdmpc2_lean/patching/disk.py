@@ -27,8 +27,8 @@ from pathlib import Path
 
 from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.files import atomic_write, sync_folder, write_new
-from tdmpc2_lean.patching.checkout_files import AS_IT_WAS, disk_problem, sha256
-from tdmpc2_lean.patching.state import State, StoredState
+from tdmpc2_lean.upstreams.applied import State, StoredState
+from tdmpc2_lean.upstreams.checkout_files import AS_IT_WAS, disk_problem, sha256
 
 LOCK_SECONDS = 5.0
 

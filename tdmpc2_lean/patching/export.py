@@ -17,12 +17,13 @@ from pathlib import Path
 
 from tdmpc2_lean.errors import CheckFailed, UserError, quoted
 from tdmpc2_lean.patching.plumbing import CommitFiles, Plumbing, beside
-from tdmpc2_lean.patching.record import is_git, store_of
+from tdmpc2_lean.patching.record import store_of
 from tdmpc2_lean.patching.refusals import refuse_outdated
 from tdmpc2_lean.patching.render import render, without_already_there
 from tdmpc2_lean.patching.series import Patch, Series
 from tdmpc2_lean.patching.verbs import find_root, finish_pending, series_of
 from tdmpc2_lean.upstreams import git
+from tdmpc2_lean.upstreams.applied import is_git
 
 # Whatever the user has set up for their own mails, these are for `git am`.
 PLAIN = (

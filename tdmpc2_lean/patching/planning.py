@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 import tdmpc2_lean
-from tdmpc2_lean.patching.checkout_files import sha256
 from tdmpc2_lean.patching.disk import DiskPlan, Store, Write
-from tdmpc2_lean.patching.record import git_text, is_git, left_out, original_files
+from tdmpc2_lean.patching.record import left_out, original_files
 from tdmpc2_lean.patching.render import render_series
 from tdmpc2_lean.patching.series import Patch, Series
-from tdmpc2_lean.patching.state import FileRecord, State
+from tdmpc2_lean.upstreams.applied import FileRecord, State, git_text, is_git
+from tdmpc2_lean.upstreams.checkout_files import sha256
 
 
 def plan_of(store: Store, state: State, wanted: tuple[Patch, ...], series: Series | None, verb: str) -> DiskPlan:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tdmpc2_lean.errors import UserError, quoted
-from tdmpc2_lean.patching.record import git_text
 from tdmpc2_lean.upstreams import git
+from tdmpc2_lean.upstreams.applied import git_text
 
 
 class Plumbing:

@@ -6,9 +6,8 @@ from pathlib import Path
 from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching.disk import Store
-from tdmpc2_lean.patching.record import condition, git_text, is_git
 from tdmpc2_lean.patching.series import Patch, Series
-from tdmpc2_lean.patching.state import State
+from tdmpc2_lean.upstreams.applied import State, condition, git_text, is_git
 
 
 def refuse_changed_files(store: Store, state: State) -> None:

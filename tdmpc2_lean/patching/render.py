@@ -27,6 +27,7 @@ from tdmpc2_lean.patching.source import (
     lines_of,
     restyled,
 )
+from tdmpc2_lean.upstreams.registry import is_left_out
 
 # Expressions that bind as tightly as a name: never in need of parentheses.
 ATOMS = {
@@ -113,11 +114,6 @@ def already_there(patch: Patch, files: Mapping[str, bytes]) -> bool:
 def without_already_there(patches: Iterable[Patch], files: Mapping[str, bytes]) -> tuple[Patch, ...]:
     """The patches that there is something to do for. files: a checkout's, without any patch."""
     return tuple(patch for patch in patches if not already_there(patch, files))
-
-
-def is_left_out(file: str, left_out: Sequence[str]) -> bool:
-    """Whether a path is one of `left_out`, or in one of its folders."""
-    return any(file == one or (one.endswith("/") and file.startswith(one)) for one in left_out)
 
 
 def _does_not_parse(patch: Patch, file: str, problem: str, before: bytes | None) -> RenderError:

@@ -49,14 +49,13 @@ from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching.added import settings_added
 from tdmpc2_lean.patching.source import lines_of, string_lines
 from tdmpc2_lean.settings.schema import MISSING, SchemaError, Setting, read_setting
+from tdmpc2_lean.upstreams.checkout_files import path_problem
 
 VERBS = ("replace", "before", "after", "delete", "append", "bases", "create")
 PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "default", "already", "settings", "edit"}
 ALL = "all"  # the word for every patch that is on by default, where names are listed
 ALREADY_KEYS = {"file", "find", "inside"}
 EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "whole", "like"}
-# Never written to, whatever a patch or a recorded state says. `git~1` is how NTFS may spell `.git`.
-FORBIDDEN_FOLDERS = {".git", "git~1", ".tdmpc2-lean"}
 
 
 class SeriesError(UserError):
@@ -342,20 +341,6 @@ def folder_sha256(folder: Path) -> str:
         if path.is_file() and not any(part == "__pycache__" or part.startswith(".") for part in name.parts):
             total.update(f"{name.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()
-
-
-def path_problem(path: str) -> str | None:
-    """Why a posix path relative to a checkout's root may not be touched, or None if it may."""
-    parts = path.split("/")
-    if not path or "\0" in path or "\n" in path:
-        return "is empty or not printable"
-    if "\\" in path or re.match(r"[A-Za-z]:", path) or PurePosixPath(path).is_absolute():
-        return "is not a path with / from the checkout's root"
-    if any(part in ("", ".", "..") for part in parts):
-        return "could leave the checkout (it has an empty, . or .. part)"
-    if any(part.lower().rstrip(". ") in FORBIDDEN_FOLDERS for part in parts):
-        return "lies in a folder that git or this program keeps for itself"
-    return None
 
 
 def _read_edit(number: int, fields: dict, folder: Path, wrong) -> Edit:

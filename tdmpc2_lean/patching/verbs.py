@@ -13,7 +13,7 @@ from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors
 from tdmpc2_lean.patching.disk import DiskPlan, Store
 from tdmpc2_lean.patching.planning import plan_of
-from tdmpc2_lean.patching.record import condition, is_git, left_out, original_files, store_of
+from tdmpc2_lean.patching.record import left_out, original_files, store_of
 from tdmpc2_lean.patching.refusals import (
     local_changes,
     refuse_changed_files,
@@ -25,12 +25,12 @@ from tdmpc2_lean.patching.refusals import (
 from tdmpc2_lean.patching.render import (
     RenderError,
     already_there,
-    is_left_out,
     render,
     without_already_there,
 )
 from tdmpc2_lean.patching.series import Patch, Series, read_series
-from tdmpc2_lean.patching.state import State
+from tdmpc2_lean.upstreams.applied import State, condition, is_git
+from tdmpc2_lean.upstreams.registry import is_left_out
 
 
 @dataclass(frozen=True)

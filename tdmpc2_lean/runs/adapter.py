@@ -15,6 +15,8 @@ from tdmpc2_lean.runs.presets import Shelf
 from tdmpc2_lean.runs.progress import Progress
 from tdmpc2_lean.runs.record import Evaluation, RunRecord
 from tdmpc2_lean.runs.watching import Log, RunFailed
+from tdmpc2_lean.settings.schema import Schema
+from tdmpc2_lean.upstreams.registry import UPSTREAMS
 
 ADAPTERS = {"tdmpc2": "tdmpc2_lean.tdmpc2.adapter", "dreamerv3": "dreamer_bridge.adapter"}
 
@@ -22,14 +24,25 @@ ADAPTERS = {"tdmpc2": "tdmpc2_lean.tdmpc2.adapter", "dreamerv3": "dreamer_bridge
 class Adapter(abc.ABC):
     """How an upstream's agent is configured, started, watched, checkpointed and read.
 
-    upstream: its name. command: the command line that is about it. title: the agent's name for people.
+    upstream: its name.
     patience: seconds that an interrupted run gets to save its state and end.
+    of_raised_budget: in what a run that goes on to a larger budget need not be the one that had it from the start;
+        empty if they are the same to the bit.
     """
 
     upstream: str
-    command: str
-    title: str
     patience: float = 20.0
+    of_raised_budget: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command line that is about it."""
+        return UPSTREAMS[self.upstream].command
+
+    @property
+    def title(self) -> str:
+        """The agent's name for people."""
+        return UPSTREAMS[self.upstream].title
 
     # ------------------------------------------------------------------------------------------- configured
 
@@ -52,6 +65,10 @@ class Adapter(abc.ABC):
     @abc.abstractmethod
     def shelf(self) -> Shelf:
         """The lean presets."""
+
+    @abc.abstractmethod
+    def schema(self) -> Schema:
+        """All settings of the agent with all patches. UserError if they cannot be known here."""
 
     # ---------------------------------------------------------------------------------------------- started
 
@@ -104,7 +121,7 @@ def adapter_of(upstream: str) -> Adapter:
             raise
         raise UserError(
             f"{upstream} cannot be run here: {error}.",
-            "install what is missing: tdmpc2_lean brings what TD-MPC2 needs, its extra [dreamer] what DreamerV3 does",
+            "pip install 'tdmpc2_lean[dreamer]', which brings what both agents need",
         ) from None
     return module.ADAPTER
 

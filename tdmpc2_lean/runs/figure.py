@@ -13,14 +13,10 @@ from typing import Any
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.runs import chunks, curve, record
 from tdmpc2_lean.runs.record import RunRecord
+from tdmpc2_lean.upstreams.registry import UPSTREAMS
 
 FILE = "curve.png"
 MINIATURE = "the miniature (not TD-MPC2)"
-AGENTS = {"tdmpc2": "TD-MPC2", "dreamerv3": "DreamerV3"}
-# By upstream: the published curves of its agent.
-PUBLISHED = {"tdmpc2": "tdmpc2_dmc", "dreamerv3": "dreamerv3_dmc_proprio"}
-# By upstream: whether a point is a mean over the training episodes of a chunk, or an evaluation.
-AVERAGED = {"tdmpc2": False, "dreamerv3": True}
 # Of a run's overrides, those that the figure says otherwise: what, which seed, how far, where.
 SAID_OTHERWISE = {"task", "seed", "steps", "run.steps", "exp_name", "logdir", "script"}
 
@@ -48,11 +44,11 @@ class FigureRun:
     upstream: str = "tdmpc2"
     chunk: int = 100_000
     repeat: int = 2
-    reference: str = PUBLISHED["tdmpc2"]
+    reference: str = UPSTREAMS["tdmpc2"].reference
 
     @property
     def averaged(self) -> bool:
-        return AVERAGED[self.upstream]
+        return UPSTREAMS[self.upstream].averaged
 
     @property
     def places(self) -> tuple[float, ...]:
@@ -105,7 +101,7 @@ def read_run(folder: Path) -> FigureRun | None:
     points = points_of(folder, kept)
     if not points:
         return None
-    reference = PUBLISHED[asked.upstream]
+    reference = UPSTREAMS[asked.upstream].reference
     numbers = {episodes for _, _, episodes in points}
     return FigureRun(
         task=published_name(asked.task, reference) or asked.task,
@@ -164,7 +160,7 @@ def code_of(kept: RunRecord) -> str:
     which = f"release {code['release']}" if code.get("release") else str(commit or "")[:7]
     number = len(code.get("patches") or ())
     patches = f"{number or 'no'} patch{'es' * (number != 1)}"
-    agent = AGENTS[kept.specification.upstream]
+    agent = UPSTREAMS[kept.specification.upstream].title
     others = any(is_other_code(one.code, code) for one in kept.provenances.values())
     before = ", begun with other code" if others else ""
     if is_official(code, kept.specification.upstream):
@@ -179,8 +175,6 @@ def is_official(code: Mapping[str, Any], upstream: str) -> bool:
 
     Where it does not say whether it was verified, only the commit that this project pins is known to be.
     """
-    from tdmpc2_lean.upstreams import UPSTREAMS
-
     if code.get("local_changes") or not code.get("commit"):
         return False
     return bool(code.get("verified", code["commit"] == UPSTREAMS[upstream].pin))

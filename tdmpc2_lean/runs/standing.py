@@ -87,17 +87,15 @@ def standing(plan: Plan, agent: Adapter) -> Standing:
             f"{plan.folder} holds a finished run of {then:,} agent steps without a checkpoint to go on from.",
             another(plan, ""),
         )
-    return Standing(GOES_ON, earlier, tuple(notes_on(earlier, then, now, step)))
+    return Standing(GOES_ON, earlier, tuple(notes_on(earlier, then, now, step, agent)))
 
 
-def notes_on(earlier: RunRecord, then: int, now: int, step: int | None) -> list[str]:
+def notes_on(earlier: RunRecord, then: int, now: int, step: int | None, agent: Adapter) -> list[str]:
     """What the user should know of a run that goes on. then, now: its budgets. step: of its checkpoint."""
     notes = []
     if now > then:
-        notes.append(
-            f"the budget is raised from {then:,} to {now:,} agent steps; where the replay had dropped steps before, "
-            "this is not bit for bit the run that had the budget from the start"
-        )
+        but = f"; {agent.of_raised_budget}" if agent.of_raised_budget else ""
+        notes.append(f"the budget is raised from {then:,} to {now:,} agent steps{but}")
     elif step is None:
         notes.append("nothing was saved before the run was stopped: it begins anew, and gives the same bits")
     others = changed(earlier.provenance.versions, versions())

@@ -17,6 +17,7 @@ from tdmpc2_lean.runs.progress import Progress
 from tdmpc2_lean.runs.record import Evaluation
 from tdmpc2_lean.runs.watching import Log, RunFailed
 from tdmpc2_lean.runs.words import hydra_word
+from tdmpc2_lean.settings.schema import Schema
 from tdmpc2_lean.settings.tdmpc2 import schema
 
 CHILD = "tdmpc2_lean.tdmpc2.child"
@@ -34,14 +35,19 @@ class Tdmpc2Adapter(Adapter):
     """See `Adapter`."""
 
     upstream = "tdmpc2"
-    command = "tdmpc2-lean"
-    title = "TD-MPC2"
+    # Its replay is made as large as the budget.
+    of_raised_budget = (
+        "where the replay had dropped steps before, this is not bit for bit the run that had the budget from the start"
+    )
 
     @property
     def shelf(self) -> Shelf:
         """The lean presets."""
         own, users = places.presets_dir(), places.config_dir() / "presets"
         return Shelf(own, users, "tdmpc2-lean train --list-presets")
+
+    def schema(self) -> Schema:
+        return schema(patching.read_series(self.upstream))
 
     # ------------------------------------------------------------------------------------------- configured
 

@@ -99,9 +99,9 @@ class EvaluationPlanner(Planner):
             return names
         from tdmpc2_lean import patching
 
-        if names is None:
-            names = [patch.name for patch in patching.read_series(self.checkout.upstream).patches]
-        return [name for name in names if name != SAFE_LOAD]
+        # Only among all that the words stand for can it be missed: `all` holds it too.
+        patches = patching.read_series(self.checkout.upstream).closure(names)
+        return [patch.name for patch in patches if patch.name != SAFE_LOAD]
 
     def check_settings(self) -> None:
         super().check_settings()

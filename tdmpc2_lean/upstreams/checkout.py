@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tdmpc2_lean.upstreams import repository
 from tdmpc2_lean.upstreams.known_issues import issues_of
-from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS
+from tdmpc2_lean.upstreams.registry import MINIATURE, MINIATURE_OF, UPSTREAMS
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Checkout:
     @property
     def code_dir(self) -> Path:
         """The folder from which the code is run and imported."""
-        return self.root / ("tdmpc2" if self.upstream == MINIATURE else UPSTREAMS[self.upstream].code)
+        return self.root / UPSTREAMS[MINIATURE_OF if self.upstream == MINIATURE else self.upstream].code
 
     @property
     def label(self) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.upstreams import git, origin, release, repository, tree
+from tdmpc2_lean.upstreams.applied import recorded
 from tdmpc2_lean.upstreams.checkout import Checkout
-from tdmpc2_lean.upstreams.registry import MINIATURE, UPSTREAMS, Upstream, upstream_named
+from tdmpc2_lean.upstreams.registry import DEFAULT, MINIATURE, MINIATURE_OF, UPSTREAMS, Upstream, upstream_named
 
 # What Python or Hydra could load from the code folder although git does not know it.
 LOADABLE = (".py", ".so", ".pyd", ".yaml")
@@ -66,19 +67,19 @@ def upstream_by_layout(root: Path) -> Upstream | None:
 
 
 def upstream_of(where: str | Path | None) -> str:
-    """The upstream of a folder by its own content; the one that has a release for its word; else 'tdmpc2'."""
+    """The upstream of a folder by its own content; the one that has a release for its word; else the default one."""
     if where == release.WORD:
         return next(known.name for known in UPSTREAMS.values() if known.release)
     folder = Path(where).expanduser() if where is not None else None
     if folder is None or not folder.is_dir():
-        return "tdmpc2"
+        return DEFAULT
     if repository.is_repository(folder):
         try:
             return repository.recognise(folder, None).name
         except UserError:
             pass
     found = upstream_by_layout(folder.resolve())
-    return found.name if found else "tdmpc2"
+    return found.name if found else DEFAULT
 
 
 def released(known: Upstream, root: Path) -> Checkout:
@@ -91,7 +92,7 @@ def described_by_note(root: Path, note: origin.OriginNote) -> Checkout:
     """A folder of our cache, or a copy of one."""
     applied, originals = recorded_patches(root)
     paths = tree.paths_below(root)
-    extra = paths & loadable(paths, UPSTREAMS.get(note.upstream, UPSTREAMS["tdmpc2"]))
+    extra = paths & loadable(paths, UPSTREAMS.get(note.upstream, UPSTREAMS[MINIATURE_OF]))
     now = without_patches(tree.manifest_of_paths(root, extra | note.files.keys()), originals)
     changed = tree.differences(note.files, now)
     patches = (*note.patches, *applied)
@@ -206,8 +207,6 @@ def recorded_patches(root: Path) -> tuple[tuple[tuple[str, str], ...], dict[str,
     A file that was changed since it was patched is left out: what it would be without the patches is not
     known.
     """
-    from tdmpc2_lean.patching.record import recorded
-
     applied, originals, as_patched = recorded(root)
     return applied, {path: content for path, content in originals.items() if as_patched[path]}
 

@@ -1,11 +1,16 @@
-"""The upstreams: which official repositories there are, and which commits of theirs are known by hash."""
+"""The upstreams: which official repositories there are, and which commits of theirs are known by hash.
 
-from collections.abc import Mapping
+What is said of an upstream here needs none of its packages; what needs them stands in its adapter.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tdmpc2_lean.errors import UserError
 
 MINIATURE = "miniature"
+MINIATURE_OF = "tdmpc2"  # the upstream for which the miniature stands, and whose gates judge it
+DEFAULT = "tdmpc2"  # the upstream that is meant where none is named
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,10 @@ class KnownIssue:
 class Upstream:
     """An official repository and the commit of it that is meant when none is named.
 
+    title: its agent's name for people. command: the command line that is about it.
+    reference: the name of the published curves of its agent, on the tasks of dm_control.
+    averaged: whether a point of its agent's curves is the mean over the training episodes of a chunk, weighted by
+        their number, and not an evaluation.
     pin: the commit's full hash; its tree is `trees[pin]`.
     trees: the commits this project was tried on, each with the hash of its tree.
     code: the folder of a checkout from which the official code is run ('' for the checkout itself).
@@ -58,6 +67,10 @@ class Upstream:
     """
 
     name: str
+    title: str
+    command: str
+    reference: str
+    averaged: bool
     url: str
     pin: str
     trees: Mapping[str, str] = field(repr=False)
@@ -69,6 +82,11 @@ class Upstream:
     release: Release | None = None
     issues: tuple[KnownIssue, ...] = ()
     scripts: tuple[str, ...] = ()
+
+    @property
+    def has_miniature(self) -> bool:
+        """Whether the miniature stands for it."""
+        return self.name == MINIATURE_OF
 
     @property
     def pin_tree(self) -> str:
@@ -86,6 +104,10 @@ UPSTREAMS = {
     for upstream in (
         Upstream(
             name="tdmpc2",
+            title="TD-MPC2",
+            command="tdmpc2-lean",
+            reference="tdmpc2_dmc",
+            averaged=False,
             url="https://github.com/nicklashansen/tdmpc2",
             pin="e9f59321933cbc8e11a002b842adc7d4ffae8ff1",
             trees={
@@ -117,6 +139,10 @@ UPSTREAMS = {
         ),
         Upstream(
             name="dreamerv3",
+            title="DreamerV3",
+            command="dreamer-bridge",
+            reference="dreamerv3_dmc_proprio",
+            averaged=True,
             url="https://github.com/danijar/dreamerv3",
             pin="e3f02248693a79dc8b0ebd62c93683888ddaccfe",
             trees={
@@ -154,6 +180,11 @@ UPSTREAMS = {
         ),
     )
 }
+
+
+def is_left_out(file: str, left_out: Sequence[str]) -> bool:
+    """Whether a path is one of `left_out`, or in one of its folders."""
+    return any(file == one or (one.endswith("/") and file.startswith(one)) for one in left_out)
 
 
 def upstream_named(name: str) -> Upstream:

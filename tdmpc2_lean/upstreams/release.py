@@ -16,7 +16,7 @@ from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.upstreams import git, index, origin, repository, tree
 from tdmpc2_lean.upstreams.cache import built_beside, locked
-from tdmpc2_lean.upstreams.registry import Release, Upstream
+from tdmpc2_lean.upstreams.registry import Release, Upstream, is_left_out
 
 # The word that names it where a checkout is asked for.
 WORD = "release"
@@ -109,8 +109,6 @@ def compared_with_commit(known: Upstream, root: Path) -> dict | None:
     cached_repository = repository.repository(known)
     if cached_repository is None or not git.has_commit(cached_repository, known.release.commit):
         return None
-    from tdmpc2_lean.patching.render import is_left_out
-
     committed = repository.manifest_of_commit(cached_repository, known.release.commit)
     ours = tree.manifest_of(root)
     same = {path for path, entry in ours.items() if committed.get(path, ("", ""))[1] == entry[1]}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.upstreams import git
-from tdmpc2_lean.upstreams.registry import Upstream
+from tdmpc2_lean.upstreams.registry import DEFAULT, Upstream
 from tdmpc2_lean.upstreams.repository import FULL_HASH, last_line, namespace_of, resolve, writable_repository
 
 
@@ -27,7 +27,7 @@ def address(upstream: Upstream) -> str:
 
 def ways_out(upstream: Upstream, what: str) -> str:
     """What a user can do who has no official code."""
-    which = "" if upstream.name == "tdmpc2" else f"--upstream {upstream.name}"
+    which = "" if upstream.name == DEFAULT else f"--upstream {upstream.name}"
     fetching = " ".join(("tdmpc2-lean upstream fetch", *filter(None, (what and quoted(what), which))))
     return (
         "one of these:\n"
@@ -41,7 +41,7 @@ def ways_out(upstream: Upstream, what: str) -> str:
         )
         + (
             "\n  or, to try the tools without the official code, name `miniature` instead"
-            if upstream.name == "tdmpc2"
+            if upstream.has_miniature
             else ""
         )
     )

@@ -8,7 +8,7 @@ import pytest
 from dreamer_bridge import returns
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.references import tasks as references
-from tdmpc2_lean.validation.judging import criteria
+from tdmpc2_lean.validation.judging import criteria, verdicts
 
 
 def written(folder, *lines):
@@ -53,7 +53,7 @@ def test_the_criterion_takes_the_points(tmp_path):
     written(tmp_path, *(score(1000 * n, 600.0) for n in range(1, 501)))
     found = returns.read(tmp_path)
     of = criteria.criterion("dreamerv3-dm_control")
-    run = criteria.ScoredRun("dmc_walker_walk", 0, found.steps, found.values, found.episodes)
+    run = verdicts.ScoredRun("dmc_walker_walk", 0, found.steps, found.values, found.episodes)
     assert run.end == of.budget("dmc_walker_walk") and len(found.steps) == 25
 
 

@@ -6,6 +6,9 @@ import pytest
 from tdmpc2_lean.references import tasks
 from tdmpc2_lean.settings import deciding
 from tdmpc2_lean.validation.judging import configuration, criteria, protocols
+from tdmpc2_lean.validation.judging.agents import agent_named
+from tdmpc2_lean.validation.judging.agents.dreamerv3 import DREAMERV3, official_task
+from tdmpc2_lean.validation.judging.agents.tdmpc2 import OF_ENVIRONMENT
 
 TDMPC2 = protocols.protocol("tdmpc2-walker-walk")
 DREAMERS = [name for name, entry in protocols.registry().items() if entry.agent == "dreamerv3" and not entry.missing]
@@ -35,7 +38,7 @@ def test_every_setting_of_the_pinned_code_is_fixed_or_said_not_to_decide(agent):
     for name, entry in protocols.registry().items():
         if entry.agent == agent and not entry.missing:
             fixed = protocols.expected_settings(entry, entry.seeds[0])
-            open_ = [key for key in known if key not in fixed and configuration.decides(agent, key)]
+            open_ = [key for key in known if key not in fixed and agent_named(agent).decides(key)]
             assert not open_, f"{name} does not fix {open_}"
 
 
@@ -45,7 +48,7 @@ def test_what_is_said_not_to_decide_is_a_setting_of_the_code(agent):
     known = {*stated["defaults"], *stated["patches"]}
     # Without a default in the official code, and set by it.
     known |= {"checkpoint", "data_dir", "task_title", "wandb_entity", "wandb_project", "work_dir"} - known
-    for name in (*configuration.WHERE_AND_HOW[agent], *configuration.NOT_READ[agent]):
+    for name in (*agent_named(agent).where_and_how, *agent_named(agent).not_read):
         assert name in known or any(key.startswith(name) for key in known if name.endswith(".")), name
 
 
@@ -68,17 +71,17 @@ def test_dreamerv3s_configuration_is_what_its_bridge_plans(document, name, cpu):
     from dreamer_bridge import config, settings
 
     entry = protocols.protocol(name)
-    words = {configuration.WORDS.get(key, key): value for key, value in entry.settings.items() if key != "size"}
+    words = {DREAMERV3.words.get(key, key): value for key, value in entry.settings.items() if key != "size"}
     bridges, lacking = settings.own(config.keys(document), 3, cpu)
     flags = config.as_flags(bridges | words | {"run.steps": entry.agent_steps})
-    task = configuration.dreamerv3_task(entry.environment)
+    task = official_task(entry.environment)
     found = config.flat(
         config.resolved(document, ["dmc_proprio", entry.settings["size"]], ["--task", task, *flags])
     )
     due = protocols.expected_settings(entry, 3, on_cpu=cpu)
     assert not lacking
     assert not protocols.differing(due, {key: found[key] for key in found if key in due})
-    left = [key for key in found if key not in due and configuration.decides("dreamerv3", key)]
+    left = [key for key in found if key not in due and DREAMERV3.decides(key)]
     assert not left, f"decides, and is not compared: {left}"
 
 
@@ -87,12 +90,12 @@ def test_dreamerv3s_names_of_tasks_are_its_bridges():
     for name in DREAMERS:
         entry = protocols.protocol(name)
         if entry.judged:
-            assert tasks_of_bridge.of_reference(configuration.dreamerv3_task(entry.environment)) == entry.task
+            assert tasks_of_bridge.of_reference(official_task(entry.environment)) == entry.task
 
 
 def test_a_model_size_sets_what_the_official_code_lets_it_set():
     given = {**TDMPC2.settings, "model_size": 1}
-    found = configuration.of_tdmpc2("walker-walk", "dm_control", given)
+    found = agent_named("tdmpc2").resolved("walker-walk", "dm_control", given)
     assert (found["num_q"], found["latent_dim"], found["bin_size"]) == (2, 128, 0.2)
 
 
@@ -114,8 +117,8 @@ def schema_of(agent):
 @pytest.mark.parametrize("agent", ["tdmpc2", "dreamerv3"])
 def test_a_setting_that_decides_by_its_schema_is_compared_unless_no_protocols_run_reads_it(agent):
     schema = schema_of(agent)
-    not_read = configuration.NOT_READ[agent]
-    passed_over = [name for name in sorted(deciding(schema)) if not configuration.decides(agent, name)]
+    not_read = agent_named(agent).not_read
+    passed_over = [name for name in sorted(deciding(schema)) if not agent_named(agent).decides(name)]
     assert all(any(name == of or of.endswith(".") and name.startswith(of) for of in not_read) for name in passed_over)
     defaults = {setting.name: setting.default for setting in schema if setting.default != configuration.MISSING}
     stated = configuration.stated(agent)
@@ -124,7 +127,7 @@ def test_a_setting_that_decides_by_its_schema_is_compared_unless_no_protocols_ru
 
 def test_playgrounds_shapes_are_not_claimed_to_be_dm_controls():
     entry = protocols.protocol("tdmpc2-playground-walker-walk")
-    assert not set(configuration.OF_ENVIRONMENT) & set(entry.defaults)
+    assert not set(OF_ENVIRONMENT) & set(entry.defaults)
     assert criteria.criterion("tdmpc2-playground").physics == entry.physics
 
 

@@ -11,17 +11,10 @@ from hypothesis import strategies as st
 
 from tdmpc2_lean import references
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.validation.judging import criteria, synthetic
-from tdmpc2_lean.validation.judging.criteria import (
-    FAIL,
-    INCOMPLETE,
-    PASS,
-    UNJUDGED,
-    ScoredRun,
-    Window,
-    criterion,
-    judge,
-)
+from tdmpc2_lean.validation.judging import criteria, synthetic, verdicts
+from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, PASS, UNJUDGED, criterion
+from tdmpc2_lean.validation.judging.verdicts import ScoredRun, judge
+from tdmpc2_lean.validation.judging.window import Window
 
 NAMES = ("tdmpc2-dm_control", "tdmpc2-playground", "dreamerv3-dm_control", "dreamerv3-playground")
 TDMPC2 = criterion("tdmpc2-playground")
@@ -32,7 +25,7 @@ def reference_means(of: criteria.Criterion) -> dict[str, tuple[float, float]]:
     """Task -> the reference's mean over seeds at the early and at the late window."""
     return {
         task: tuple(
-            float(np.mean(list(criteria.reference_scores(of.reference, task, window).values())))
+            float(np.mean(list(verdicts.reference_scores(of.reference, task, window).values())))
             for window in of.windows(task)
         )
         for task in of.tasks
@@ -42,7 +35,7 @@ def reference_means(of: criteria.Criterion) -> dict[str, tuple[float, float]]:
 def lowest(of: criteria.Criterion, task: str) -> tuple[float, float]:
     """The reference's lowest seed at the early and at the late window."""
     return tuple(
-        min(criteria.reference_scores(of.reference, task, window).values()) for window in of.windows(task)
+        min(verdicts.reference_scores(of.reference, task, window).values()) for window in of.windows(task)
     )
 
 
@@ -299,7 +292,7 @@ def test_points_on_a_windows_edges_fall_where_the_interval_says():
     window = Window("early", 500_000, 1_000_000)
     steps = np.array([499_999, 500_000, 500_001, 999_999, 1_000_000, 1_000_001])
     assert window.holds(steps).tolist() == [False, False, True, True, True, False]
-    assert criteria.score([500_000, 600_000, 1_000_000, 1_000_001], [7.0, 1.0, 3.0, 9.0], window) == 2.0
+    assert verdicts.score([500_000, 600_000, 1_000_000, 1_000_001], [7.0, 1.0, 3.0, 9.0], window) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -315,22 +308,22 @@ def test_a_point_on_an_edge_of_a_judged_run_counts_or_not_as_the_interval_says(s
 
 def test_points_are_weighted_by_their_episodes():
     window = Window("early", 0, 300)
-    assert criteria.score([100, 200, 300], [0.0, 10.0, 40.0], window, [1, 2, 1]) == 15.0
-    assert criteria.score([100, 200], [math.nan, 10.0], window, [0, 2]) == 10.0
-    assert math.isnan(criteria.score([100], [1.0], window, [0]))
-    assert math.isnan(criteria.score([400], [1.0], window))
+    assert verdicts.score([100, 200, 300], [0.0, 10.0, 40.0], window, [1, 2, 1]) == 15.0
+    assert verdicts.score([100, 200], [math.nan, 10.0], window, [0, 2]) == 10.0
+    assert math.isnan(verdicts.score([100], [1.0], window, [0]))
+    assert math.isnan(verdicts.score([400], [1.0], window))
 
 
 def test_only_dreamerv3s_points_are_weighted_by_their_episodes():
     of = dataclasses.replace(criterion("dreamerv3-dm_control"), tasks=("dmc_walker_walk",), every=50_000)
     window = of.windows("dmc_walker_walk")[0]
     run = ScoredRun("dmc_walker_walk", 0, [250_000, 300_000], [0.0, 100.0], [10, 30], reached=300_000)
-    assert criteria.seed_score(of, run, window) == (75.0, "")
+    assert verdicts.seed_score(of, run, window) == (75.0, "")
     equal = dataclasses.replace(of, by_episodes=False)
-    assert criteria.seed_score(equal, run, window) == (50.0, "")
-    fault = criteria.seed_score(of, dataclasses.replace(run, episodes=None), window)[1]
+    assert verdicts.seed_score(equal, run, window) == (50.0, "")
+    fault = verdicts.seed_score(of, dataclasses.replace(run, episodes=None), window)[1]
     assert fault == "does not say how many episodes its points hold"
-    none = criteria.seed_score(of, dataclasses.replace(run, episodes=[0, 0]), window)[1]
+    none = verdicts.seed_score(of, dataclasses.replace(run, episodes=[0, 0]), window)[1]
     assert none == "has no episode in the window"
 
 
@@ -350,7 +343,7 @@ def test_the_reference_decides_the_bar():
     assert inside.sum() == 10
     result = judge(ONE_TASK, synthetic.runs(ONE_TASK)).windows[1].tasks[0]
     assert result.bar == pytest.approx(returns[:, inside].mean(axis=1).min() - 50)
-    assert list(criteria.reference_scores(reference, "cheetah-run", window)) == [1, 2, 3]
+    assert list(verdicts.reference_scores(reference, "cheetah-run", window)) == [1, 2, 3]
 
 
 # What never changes a verdict
@@ -358,7 +351,7 @@ def test_the_reference_decides_the_bar():
 SMALL = dataclasses.replace(TDMPC2, tasks=("cartpole-balance", "cheetah-run", "humanoid-walk"))
 
 
-def summary(verdict: criteria.Verdict) -> list:
+def summary(verdict: verdicts.Verdict) -> list:
     """All that a report prints of a verdict, to the last bit."""
     return [verdict.state] + [
         (

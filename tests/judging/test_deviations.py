@@ -7,7 +7,9 @@ import written_runs
 from recorded import changed, parsed
 
 from tdmpc2_lean.upstreams import UPSTREAMS
-from tdmpc2_lean.validation.judging import configuration, official_code, protocols, variants
+from tdmpc2_lean.validation.judging import official_code, protocols, variants
+from tdmpc2_lean.validation.judging.agents import agent_named
+from tdmpc2_lean.validation.judging.agents.tdmpc2 import RESOLVED
 from tdmpc2_lean.validation.judging.deviations import deviations
 
 WALKER = protocols.protocol("tdmpc2-walker-walk")
@@ -46,7 +48,7 @@ def test_any_changed_or_missing_setting_is_a_deviation(agent):
     for key, value in due.items():
         assert keys(changed(said, "settings", key, to=differing(value))) == [key]
         # What the code resolves is recorded at a run's end.
-        resolved = agent == "tdmpc2" and key in configuration.RESOLVED
+        resolved = agent == "tdmpc2" and key in RESOLVED
         assert keys(changed(said, "settings", key, to=...)) == ([] if resolved else [key])
 
 
@@ -62,7 +64,7 @@ def test_what_dreamerv3s_protocol_let_pass_is_a_deviation(key, value):
 @pytest.mark.parametrize("agent", ENTRIES)
 def test_where_and_how_a_run_is_made_is_no_deviation(agent):
     said = record(ENTRIES[agent])
-    for name in (*configuration.WHERE_AND_HOW[agent], *configuration.NOT_READ[agent]):
+    for name in (*agent_named(agent).where_and_how, *agent_named(agent).not_read):
         key = f"{name}anything" if name.endswith(".") else name
         assert keys(changed(said, "settings", key, to="anything")) == []
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from recorded import changed, parsed
 
 from tdmpc2_lean.runs import curve
-from tdmpc2_lean.validation.judging import criteria, findings, protocols, reading, soundness, synthetic
+from tdmpc2_lean.validation.judging import criteria, findings, protocols, reading, soundness, synthetic, verdicts
+from tdmpc2_lean.validation.judging.agents import agent_named
+from tdmpc2_lean.validation.judging.agents.tdmpc2 import SPARE_UPDATES
 from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, PASS
 
 TDMPC2 = criteria.criterion("tdmpc2-dm_control")
@@ -31,7 +33,7 @@ def judged(folder, of=TWO_TASKS):
 class Made:
     """A run before it is written: its record and its lines."""
 
-    run: criteria.ScoredRun
+    run: verdicts.ScoredRun
     said: dict
     lines: list[dict]
 
@@ -63,7 +65,7 @@ def failing():
 
 
 def sets_just_below_the_bar():
-    verdict = criteria.judge(TWO_TASKS, synthetic.runs(TWO_TASKS))
+    verdict = verdicts.judge(TWO_TASKS, synthetic.runs(TWO_TASKS))
     lack = {}
     for window in verdict.windows:
         (task,) = [task for task in window.tasks if task.task == "walker-run"]
@@ -231,9 +233,9 @@ def test_updates_of_tdmpc2_are_counted_as_its_training_loop_makes_them():
     for seed_steps, pretraining, tenths in [(500, 50, 2), (500, None, 10), (1000, 0, 5), (500, 7, 25)]:
         given = {"seed_steps": seed_steps, "pretrain_updates": pretraining, "utd": tenths / 10}
         for until in (100, 500, 501, 502, 1000, 1500):
-            least, most = soundness.updates_by(entry, given, until)
+            least, most = agent_named(entry.agent).updates_by(given, until)
             due = loop(seed_steps, pretraining, tenths, until)
-            assert least <= due <= most and most - least <= 2 * soundness.SPARE_UPDATES
+            assert least <= due <= most and most - least <= 2 * SPARE_UPDATES
 
 
 def test_episodes_of_dreamerv3_are_counted_as_its_environments_take_turns():
@@ -246,7 +248,7 @@ def test_episodes_of_dreamerv3_are_counted_as_its_environments_take_turns():
                 if inside[env] == 1000 // repeat + 1:  # the reset's observation, and an episode's steps
                     inside[env] = 0
                     ended += 1
-                assert soundness.episodes_by(envs, steps, repeat) == ended
+                assert agent_named("dreamerv3").episodes_by({"run.envs": envs}, steps, repeat) == ended
 
 
 @pytest.mark.parametrize(

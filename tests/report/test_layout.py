@@ -13,7 +13,7 @@ import written_runs
 
 from tdmpc2_lean import references
 from tdmpc2_lean.runs import chunks
-from tdmpc2_lean.validation.judging import criteria, findings, protocols, reading, synthetic
+from tdmpc2_lean.validation.judging import criteria, findings, protocols, reading, synthetic, verdicts
 from tdmpc2_lean.validation.report import document, layout, markdown, page
 from tdmpc2_lean.validation.report.drawing import (
     BAR,
@@ -42,7 +42,7 @@ def judgement(criterion, runs=None, **changed):
     fields = {
         "criterion": criterion,
         "variant": findings.DEFAULT,
-        "verdict": criteria.judge(criterion, runs),
+        "verdict": verdicts.judge(criterion, runs),
         "subjects": tuple(of),
         "rows": (),
         "aggregate": findings.aggregate(criterion, runs),
@@ -198,7 +198,7 @@ def test_smoke_runs_of_two_agents_are_told_apart(tmp_path):
     for agent in ("tdmpc2", "dreamerv3"):
         smoke = protocols.protocol(f"{agent}-smoke")
         every = smoke.chunk * smoke.action_repeat
-        run = criteria.ScoredRun(smoke.task, smoke.seeds[0], [every, 2 * every], [110.0, 202.0])
+        run = verdicts.ScoredRun(smoke.task, smoke.seeds[0], [every, 2 * every], [110.0, 202.0])
         said = written_runs.record_of(smoke, run.seed)
         written_runs.write_as(tmp_path / smoke.name, said, written_runs.lines(run, smoke))
     result = found(tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation import report
-from tdmpc2_lean.validation.judging import criteria, findings, protocols, reading, synthetic
+from tdmpc2_lean.validation.judging import criteria, findings, protocols, reading, synthetic, verdicts
 from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, PASS
 from tdmpc2_lean.validation.report import layout, markdown, page
 
@@ -74,7 +74,7 @@ def test_the_numbers_are_those_of_the_criteria(tmp_path):
     runs = synthetic.runs(TWO_TASKS, shift=-10)
     write_all(tmp_path, TWO_TASKS, runs)
     judgement = found(tmp_path).judgements[0]
-    due = criteria.judge(TWO_TASKS, runs)
+    due = verdicts.judge(TWO_TASKS, runs)
     assert [dataclasses.replace(w, tasks=()) for w in judgement.verdict.windows] == [
         dataclasses.replace(w, tasks=()) for w in due.windows
     ]
@@ -239,7 +239,7 @@ def test_a_folder_without_a_run_json_is_listed_and_not_judged(tmp_path):
 
 def test_smoke_runs_are_shown_and_never_judged(tmp_path):
     smoke = protocols.protocol("tdmpc2-smoke")
-    run = criteria.ScoredRun(smoke.task, 1, [1000, 2000, 3000], [110.0, 202.0, 188.0])
+    run = verdicts.ScoredRun(smoke.task, 1, [1000, 2000, 3000], [110.0, 202.0, 188.0])
     written_runs.write_as(tmp_path / "smoke", written_runs.record_of(smoke, 1), written_runs.lines(run, smoke))
     result = found(tmp_path)
     assert (result.state, result.exit_code, result.judgements) == (INCOMPLETE, 2, ())

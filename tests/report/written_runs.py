@@ -9,8 +9,10 @@ from typing import Any
 
 from tdmpc2_lean.runs.record import Provenance
 from tdmpc2_lean.runs.specification import PresetUse
-from tdmpc2_lean.validation.judging import official_code, protocols, soundness, variants
-from tdmpc2_lean.validation.judging.criteria import Criterion, ScoredRun
+from tdmpc2_lean.validation.judging import official_code, protocols, variants
+from tdmpc2_lean.validation.judging.agents import agent_named
+from tdmpc2_lean.validation.judging.criteria import Criterion
+from tdmpc2_lean.validation.judging.verdicts import ScoredRun
 
 UNKNOWN_TREE = "0" * 40  # stands where the official code is not on this machine, so that nobody can tell
 
@@ -72,12 +74,13 @@ def lines(run: ScoredRun, said: protocols.Protocol, *, of: str = "", settings: d
     """The lines of a run's curve. of: the short hash of its provenance; by default of one on protocol."""
     of = of or name_of(provenance(said.agent))
     settings = settings or settings_of(said, run.seed)
+    agent = agent_named(said.agent)
     found = []
     for step, value in zip(run.steps, run.values, strict=True):
         agent_steps = step // said.action_repeat
         episodes = said.episodes or (
-            soundness.episodes_by(int(settings["run.envs"]), agent_steps, said.action_repeat)
-            - soundness.episodes_by(int(settings["run.envs"]), agent_steps - said.chunk, said.action_repeat)
+            agent.episodes_by(settings, agent_steps, said.action_repeat)
+            - agent.episodes_by(settings, agent_steps - said.chunk, said.action_repeat)
         )
         found.append(
             {
@@ -87,7 +90,7 @@ def lines(run: ScoredRun, said: protocols.Protocol, *, of: str = "", settings: d
                 "value": None if math.isnan(value) else value,
                 "episodes": episodes,
                 "returns": None if math.isnan(value) else [value] * episodes,
-                "updates": sum(soundness.updates_by(said, settings, agent_steps)) // 2,
+                "updates": sum(agent.updates_by(settings, agent_steps)) // 2,
                 "replay_bytes": 1_000_000,
                 "seconds": 1800.0 * (agent_steps // said.chunk),
                 "provenance": of,

@@ -192,3 +192,14 @@ def test_the_official_line_of_results_is_read():
         Evaluation(task="cheetah-run", episode_reward=12.34, episodes=3),
         Evaluation(task="cup-spin", episode_reward=None, episodes=3),
     ]
+
+
+@pytest.mark.parametrize("patches", ["all", "all,plan-vec", "safe-load,device"])
+def test_a_trusted_checkpoint_is_loaded_without_the_patch_that_would_refuse_it_whatever_words_named_it(
+    run, workplace, patches
+):
+    words = ["checkpoint=somewhere/models/final.pt", f"patches={patches}", "utd=1"]
+    words = words if patches.startswith("all") else [*words[:2], "task=cup-catch"]
+    plan = planned([*words, "upstream=miniature"], workplace, trust_checkpoint=True)
+    kept = {name for name, _ in plan.patched.patches}
+    assert "device" in kept and "safe-load" not in kept

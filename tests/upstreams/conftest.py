@@ -1,10 +1,11 @@
 """A small git repository that stands for an upstream, so that much can be tested without one."""
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 
-from tdmpc2_lean.upstreams import UPSTREAMS, Upstream, checkout, registry, repository, tree
+from tdmpc2_lean.upstreams import UPSTREAMS, checkout, registry, repository, tree
 
 FILES = {
     "README.md": b"made for a test\n",
@@ -57,16 +58,13 @@ def clone(tmp_path, own_cache, monkeypatch):
     (root / "tdmpc2/common/layers.py").write_bytes(b"size = 2\n")
     git(root, "commit", "--quiet", "--all", "--message=second")
     git(root, "checkout", "--quiet", "main")
-    made = Upstream(
-        name="tdmpc2",
+    made = replace(
+        UPSTREAMS["tdmpc2"],
         url="https://host.invalid/tdmpc2",
         pin=pin,
         trees={pin: git(root, "rev-parse", "HEAD^{tree}")},
-        code="tdmpc2",
-        environment_variable=UPSTREAMS["tdmpc2"].environment_variable,
-        modules=UPSTREAMS["tdmpc2"].modules,
-        licence="MIT",
         copyright="nobody",
+        issues=(),
     )
     monkeypatch.setitem(registry.UPSTREAMS, "tdmpc2", made)
     assert checkout.UPSTREAMS is registry.UPSTREAMS and repository.UPSTREAMS is registry.UPSTREAMS

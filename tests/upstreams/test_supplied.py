@@ -11,8 +11,8 @@ import pytest
 
 from tdmpc2_lean import patched
 from tdmpc2_lean.patching import read_series
-from tdmpc2_lean.patching.render import is_left_out
 from tdmpc2_lean.upstreams import UPSTREAMS, describe
+from tdmpc2_lean.upstreams.registry import is_left_out
 
 pytest.importorskip("jax")
 pytest.importorskip("elements")

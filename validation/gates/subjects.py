@@ -135,7 +135,7 @@ def find_subject(
     """
     upstream = upstream or upstream_of(where)
     checkout = upstreams.find_checkout(upstream, where, allow_local_changes=allow_local_changes)
-    if checkout.upstream == MINIATURE and upstream != "tdmpc2":
+    if checkout.upstream == MINIATURE and not UPSTREAMS[upstream].has_miniature:
         raise UserError(f"The miniature stands for TD-MPC2, not for {upstream}.", "name a checkout, or nothing")
     series = read_series(checkout.upstream)
     is_whole = not checkout.patches and not checkout.local_changes

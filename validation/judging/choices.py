@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tdmpc2_lean.validation.judging import cost, criteria
+from tdmpc2_lean.validation.judging import cost, criteria, verdicts
 
 PAGE = Path(__file__).parent / "CHOICES.md"
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -32,7 +32,7 @@ def spread() -> str:
         for index, window in enumerate(criterion.windows(criterion.tasks[0])):
             apart = []
             for task in criterion.tasks:
-                scores = criteria.reference_scores(criterion.reference, task, criterion.windows(task)[index]).values()
+                scores = verdicts.reference_scores(criterion.reference, task, criterion.windows(task)[index]).values()
                 apart.append(max(scores) - min(scores))
             middle, most, largest = np.median(apart), np.percentile(apart, 90), max(apart)
             rows.append(f"| {criterion.reference} | {window.name} | {middle:.0f} | {most:.0f} | {largest:.0f} |")

@@ -8,17 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tdmpc2_lean.references import tasks
-from tdmpc2_lean.validation.judging import configuration, criteria, protocols, soundness
-from tdmpc2_lean.validation.judging.protocols import Protocol
+from tdmpc2_lean.validation.judging import configuration, criteria, protocols
+from tdmpc2_lean.validation.judging.agents import agent_named
+from tdmpc2_lean.validation.judging.agents.agent import FLOAT
+from tdmpc2_lean.validation.judging.entry import Protocol
 
-# Official TD-MPC2, model_size 5, one GPU, cheetah-run, measured by others: presets/default.yaml.
-TDMPC2_STEPS_PER_SECOND = 36.0
-# The share of that time in which actions are planned, measured by others there: evaluation plans and does no more.
-TDMPC2_PLANNING = 0.35
-FLOAT = 4  # bytes
 # Weights, target networks and Adam's two moments, a float each for a parameter, of which a size's name says how many.
 COPIES = 4
-PARAMETERS = {"tdmpc2": 5_000_000, "dreamerv3": 12_000_000}
 LINE = 1_000  # bytes of a line of curve.jsonl with its returns, at most
 
 
@@ -38,24 +34,18 @@ class Cost:
 
 def cost(entry: Protocol) -> Cost:
     """What a run of the protocol takes."""
-    settings = protocols.expected_settings(entry, entry.seeds[0])
-    least, most = soundness.updates_by(entry, settings, entry.agent_steps)
-    replay = step_bytes(entry) * steps_in_replay(entry)
-    model = PARAMETERS[entry.agent] * FLOAT * COPIES
+    agent, settings = agent_named(entry.agent), protocols.expected_settings(entry, entry.seeds[0])
+    least, most = agent.updates_by(settings, entry.agent_steps)
+    replay = step_bytes(entry) * agent.steps_in_replay(settings, entry.agent_steps)
+    model = agent.parameters * FLOAT * COPIES
     disk = 2 * (replay + model) + LINE * entry.chunks
-    return Cost((least + most) // 2, replay, disk, gpu_hours(entry))
+    return Cost((least + most) // 2, replay, disk, agent.gpu_hours(entry))
 
 
 def step_bytes(entry: Protocol) -> int:
-    """Bytes of a step in the replay: its observation, action, reward and flags, and for DreamerV3 its latent state."""
-    observation, action = dimensions(entry)
-    if entry.agent == "tdmpc2":  # reward, terminated, and the episode's number in 64 bits
-        return FLOAT * (observation + action + 2) + 8
+    """Bytes of a step in the replay."""
     settings = protocols.expected_settings(entry, entry.seeds[0])
-    latent = int(settings["agent.dyn.rssm.deter"])
-    latent += int(settings["agent.dyn.rssm.stoch"]) * int(settings["agent.dyn.rssm.classes"])
-    # reward; is_first, is_last, is_terminal; consec in 32 bits; stepid of 20 bytes
-    return FLOAT * (observation + action + 1 + latent) + 3 + 4 + 20
+    return agent_named(entry.agent).step_bytes(settings, *dimensions(entry))
 
 
 def dimensions(entry: Protocol) -> tuple[int, int]:
@@ -64,23 +54,6 @@ def dimensions(entry: Protocol) -> tuple[int, int]:
     names = [one.name for one in tasks.TDMPC2.values() if (one.domain, one.task) == (known.domain, known.task)]
     observation, action = configuration.stated("tdmpc2")["shapes"][names[0]]
     return observation, action
-
-
-def steps_in_replay(entry: Protocol) -> int:
-    """Agent steps, with those in which an environment is reset: one an episode."""
-    settings = protocols.expected_settings(entry, entry.seeds[0])
-    if entry.agent == "dreamerv3":  # counts them as steps
-        return min(int(float(settings["replay.size"])), entry.agent_steps)
-    with_resets = entry.agent_steps + entry.agent_steps // protocols.EPISODE
-    return min(int(settings["buffer_size"]), int(settings["steps"]), with_resets)
-
-
-def gpu_hours(entry: Protocol) -> float | None:
-    """Of training and evaluation; None for DreamerV3, which nobody has timed on a GPU for us."""
-    if entry.agent != "tdmpc2":
-        return None
-    evaluated = entry.chunks * entry.episodes * protocols.EPISODE
-    return (entry.agent_steps + TDMPC2_PLANNING * evaluated) / TDMPC2_STEPS_PER_SECOND / 3600
 
 
 def table() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tdmpc2_lean.runs.record import RunRecord
 from tdmpc2_lean.validation.judging import configuration, official_code, protocols, variants
+from tdmpc2_lean.validation.judging.agents import agent_named
 from tdmpc2_lean.validation.judging.official_code import ExpectedCode
 from tdmpc2_lean.validation.judging.protocols import Protocol
 from tdmpc2_lean.validation.judging.variants import Variant
@@ -79,7 +80,7 @@ def _of_specification(record: RunRecord, entry: Protocol) -> dict[str, tuple[Any
         found[protocols.SMOKE] = ("a protocol that is judged", "a smoke run")
     if said.seed not in entry.seeds:
         found["seed"] = ("one of " + ", ".join(map(str, entry.seeds)), said.seed)
-    if said.task not in names_of_task(entry):
+    if said.task not in agent_named(entry.agent).names_of_task(entry):
         found["task"] = (entry.task, said.task)
     due = {
         "upstream": entry.agent,
@@ -98,33 +99,12 @@ def _of_specification(record: RunRecord, entry: Protocol) -> dict[str, tuple[Any
     return found
 
 
-def names_of_task(entry: Protocol) -> set[str]:
-    """What a run of a protocol may call its task: the reference's name, and the agent's own."""
-    if entry.agent == "tdmpc2":
-        return {entry.task, str(entry.settings["task"])}
-    return {entry.task} | ({configuration.dreamerv3_task(entry.environment)} if "/" in entry.environment else set())
-
-
 def _of_settings(record: RunRecord, expected: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The settings that differ: each that is expected, and each deciding one that is not."""
-    agent = record.specification.upstream
-    found = configuration.flat(record.settings)
-    due = dict(expected)
-    if agent == "dreamerv3":  # a protocol's own words, where a record has them
-        entry = entry_of(record)
-        words = {word: entry.settings.get(word) for word in configuration.WORDS if word in found and entry is not None}
-        due |= words
-    if agent == "tdmpc2":
-        given = entry_of(record).settings
-        for key in configuration.RESOLVED:
-            if key not in found and key not in given:
-                due.pop(key, None)
-            elif key not in due:  # of an environment whose shapes are not known
-                found.pop(key)
-    found = {key: value for key, value in found.items() if key in due or configuration.decides(agent, key)}
-    return {
-        key: (due.get(key, ABSENT), found.get(key, ABSENT)) for key in protocols.differing(due, found)
-    }
+    agent = agent_named(record.specification.upstream)
+    due, found = agent.compared(entry_of(record), expected, configuration.flat(record.settings))
+    found = {key: value for key, value in found.items() if key in due or agent.decides(key)}
+    return {key: (due.get(key, ABSENT), found.get(key, ABSENT)) for key in protocols.differing(due, found)}
 
 
 def _of_entry(record: RunRecord, entry: Protocol) -> dict[str, tuple[Any, Any]]:

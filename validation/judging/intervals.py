@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tdmpc2_lean.validation.judging import criteria
+from tdmpc2_lean.validation.judging import criteria, verdicts
 
 Scores = Mapping[str, Sequence[float]]  # task -> (S,) one score a seed, in return units
 
@@ -72,7 +72,7 @@ def probability_of_improvement(
     return _bootstrap(first + second, statistic, len(shared), resamples, confidence, seed)
 
 
-def compare(criterion: criteria.Criterion, runs: Iterable[criteria.ScoredRun], **options: int | float) -> list[Row]:
+def compare(criterion: criteria.Criterion, runs: Iterable[verdicts.ScoredRun], **options: int | float) -> list[Row]:
     """At each window: ours first, then the reference, then every baseline.
 
     Ours are the scores of the runs that are on protocol, sound and have one, on whichever tasks they are: a Row says
@@ -85,7 +85,7 @@ def compare(criterion: criteria.Criterion, runs: Iterable[criteria.ScoredRun], *
         rows.append(Row(criterion.agent, window.name, interquartile_mean(ours, **options), None))
         for name in (criterion.reference, *criterion.baselines):
             theirs = {
-                task: list(criteria.reference_scores(name, task, criterion.windows(task)[index]).values())
+                task: list(verdicts.reference_scores(name, task, criterion.windows(task)[index]).values())
                 for task in criterion.tasks
             }
             theirs = {task: scores for task, scores in theirs.items() if scores}
@@ -95,12 +95,12 @@ def compare(criterion: criteria.Criterion, runs: Iterable[criteria.ScoredRun], *
 
 
 def scores_of_runs(
-    criterion: criteria.Criterion, runs: Iterable[criteria.ScoredRun], index: int
+    criterion: criteria.Criterion, runs: Iterable[verdicts.ScoredRun], index: int
 ) -> dict[str, list[float]]:
     """Task -> one score a seed at the window of that index, for the runs that have one."""
     scores: dict[str, list[float]] = {}
     for run in sorted(runs, key=lambda run: (run.task, run.seed, run.name)):
-        value, fault = criteria.seed_score(criterion, run, criterion.windows(run.task)[index])
+        value, fault = verdicts.seed_score(criterion, run, criterion.windows(run.task)[index])
         if not fault:
             scores.setdefault(run.task, []).append(value)
     return scores

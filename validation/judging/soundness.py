@@ -7,19 +7,17 @@ and a forger who knows this page passes it.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from tdmpc2_lean.runs.record import RunRecord
-from tdmpc2_lean.validation.judging.protocols import Protocol
+from tdmpc2_lean.validation.judging.agents import agent_named
+from tdmpc2_lean.validation.judging.entry import EPISODE_ENV_STEPS, Protocol
 from tdmpc2_lean.validation.judging.reading import Point
 
 # Rewards of dm_control's tasks, and of those that TD-MPC2 adds, are in [0, 1] at each of an episode's 1000 env steps.
 LOWEST, HIGHEST = 0.0, 1000.0
-EPISODE = 1000  # env steps of an episode of any of those tasks
 ROUNDING = 0.1  # return units: sums of a thousand rewards in float32
 MEAN_ROUNDING = 0.01  # return units: a mean of a few such sums
-SPARE_UPDATES = 2  # how many more or fewer TD-MPC2 may have made where its line is written
 ALIKE_POINTS = 3  # so many different values that are equal in two curves, and half of all, make one a copy
 
 
@@ -71,8 +69,8 @@ def faults(
     for point in points:
         found += [CurveFault(point.line, what) for what in _of_point(entry, settings, point)]
     found += _of_grid(entry, points)
-    if entry.agent == "dreamerv3":
-        found += _of_episodes(int(settings["run.envs"]), entry.action_repeat, points, len(record.starts))
+    if agent_named(entry.agent).by_episodes:
+        found += _of_episodes(entry, settings, points, len(record.starts))
     return sorted(set(found), key=lambda fault: (fault.line, fault.what))
 
 
@@ -90,7 +88,7 @@ def _of_point(entry: Protocol, settings: Mapping[str, Any], point: Point) -> Ite
         yield f"has {point.episodes} episodes, and an evaluation has {entry.episodes}"
     if point.returns is None:
         yield "does not say the return of each episode"
-    least, most = updates_by(entry, settings, point.agent_steps)
+    least, most = agent_named(entry.agent).updates_by(settings, point.agent_steps)
     if point.updates is None:
         yield "does not say how many updates were made"
     elif not least <= point.updates <= most:
@@ -98,45 +96,17 @@ def _of_point(entry: Protocol, settings: Mapping[str, Any], point: Point) -> Ite
         yield f"has {point.updates} updates at {point.agent_steps} agent steps, where {due} are due"
 
 
-def updates_by(entry: Protocol, settings: Mapping[str, Any], agent_steps: int) -> tuple[int, int]:
-    """(the least, the most) gradient updates that a run has made where the line at so many agent steps is written.
-
-    TD-MPC2 evaluates between two steps: it has updated after each step but the one to come, `utd` times, and at the
-    end of seeding as often as it has steps, or `pretrain_updates`. DreamerV3 makes train_ratio / (batch_size *
-    batch_length) updates a step, from when its replay holds a batch.
-    """
-    if entry.agent == "tdmpc2":
-        seeding, pretraining = int(settings["seed_steps"]), settings["pretrain_updates"]
-        if agent_steps <= seeding:
-            return 0, 0
-        beyond = Fraction(str(settings["utd"])) * (agent_steps - 1 - seeding)
-        due = (seeding if pretraining is None else int(pretraining)) + math.floor(beyond)
-        return max(0, due - SPARE_UPDATES), due + SPARE_UPDATES
-    envs, batch, length = (int(settings[key]) for key in ("run.envs", "batch_size", "batch_length"))
-    ratio = float(settings["run.train_ratio"]) / (batch * length)
-    # Sequences for a batch, and in each environment's stream one more that is not whole yet.
-    until_a_batch = batch * length + envs * (length + int(settings["replay_context"]) + 1)
-    most = math.ceil(ratio * (agent_steps + 2 * envs)) + 1
-    return max(0, math.floor(ratio * (agent_steps - until_a_batch))), most
-
-
-def episodes_by(envs: int, agent_steps: int, action_repeat: int = 2) -> int:
-    """How many training episodes of DreamerV3 have ended by so many agent steps, with no stop between.
-
-    Its environments take turns, and each counts the observation of a reset as a step: at action repeat 2 an episode is
-    501 of them.
-    """
-    rounds, rest = divmod(agent_steps, envs)
-    return sum((rounds + (env < rest)) // (EPISODE // action_repeat + 1) for env in range(envs))
-
-
-def _of_episodes(envs: int, action_repeat: int, points: Sequence[Point], starts: int) -> Iterator[CurveFault]:
+def _of_episodes(
+    entry: Protocol, settings: Mapping[str, Any], points: Sequence[Point], starts: int
+) -> Iterator[CurveFault]:
     """Weights that cannot be: more episodes than so many steps hold, or fewer than they must.
 
     At each start after the first, environments that cannot be brought back lose the episode that they were in.
     """
+    agent = agent_named(entry.agent)
+    envs = agent.environments(settings)
     total, before = 0, 0
-    episode = EPISODE // action_repeat
+    episode = EPISODE_ENV_STEPS // entry.action_repeat
     for point in sorted({(p.agent_steps, p.episodes): p for p in points}.values(), key=lambda p: p.agent_steps):
         total += point.episodes
         told = f"makes {total} episodes by {point.agent_steps} agent steps"
@@ -148,7 +118,7 @@ def _of_episodes(envs: int, action_repeat: int, points: Sequence[Point], starts:
         if point.episodes > in_chunk:
             yield CurveFault(point.line, f"has {point.episodes} episodes, and so many steps hold {in_chunk}")
             return
-        least = episodes_by(envs, point.agent_steps, action_repeat) - envs * (starts - 1)
+        least = agent.episodes_by(settings, point.agent_steps, entry.action_repeat) - envs * (starts - 1)
         if total < least:
             yield CurveFault(point.line, f"{told}, in which {least} end")
             return

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 from tdmpc2_lean import references
 from tdmpc2_lean.validation.judging import soundness
-from tdmpc2_lean.validation.judging.criteria import Criterion, ScoredRun, Window, score
+from tdmpc2_lean.validation.judging.criteria import Criterion
+from tdmpc2_lean.validation.judging.verdicts import ScoredRun, score
+from tdmpc2_lean.validation.judging.window import Window
 
 EPISODES_A_BIN = 10  # all of the reference's bins weigh the same; so many, too, has an evaluation of TD-MPC2
 

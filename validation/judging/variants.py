@@ -15,6 +15,7 @@ from typing import Any
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.runs.specification import PresetUse
 from tdmpc2_lean.validation.judging import protocols
+from tdmpc2_lean.validation.judging.agents import agent_named
 from tdmpc2_lean.validation.judging.protocols import Protocol
 
 DEFAULT = "default"
@@ -65,7 +66,7 @@ def of_presets(entry: Protocol, used: Sequence[PresetUse]) -> Variant:
         if not preset.keys() and own:
             names.pop()  # it sets nothing
         fixed = [key for key in preset.keys() if key in protocols.FIXED]
-        if fixed or (preset.keys() and entry.agent != "tdmpc2"):
+        if fixed or (preset.keys() and not agent_named(entry.agent).has_variants):
             listed = ", ".join(fixed or preset.keys())
             faults[f"preset {use.name}"] = ("a preset that leaves alone what the protocol fixes", f"sets {listed}")
             continue

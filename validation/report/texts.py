@@ -4,10 +4,10 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from tdmpc2_lean.validation.judging.criteria import Window, WindowResult
+from tdmpc2_lean.validation.judging.verdicts import WindowResult
+from tdmpc2_lean.validation.judging.window import Window
 
 NONE = "–"
-AGENTS = {"tdmpc2": "TD-MPC2", "dreamerv3": "DreamerV3"}
 LONG_HASH = re.compile(r"\b[0-9a-f]{17,}\b")
 SHORT_HASH = 12  # characters
 

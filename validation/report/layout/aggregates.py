@@ -6,9 +6,10 @@ import numpy as np
 
 from tdmpc2_lean import references
 from tdmpc2_lean.runs import chunks
-from tdmpc2_lean.validation.judging import bands, criteria, intervals
-from tdmpc2_lean.validation.judging.criteria import Criterion, ScoredRun
+from tdmpc2_lean.validation.judging import bands, intervals, verdicts
+from tdmpc2_lean.validation.judging.criteria import Criterion
 from tdmpc2_lean.validation.judging.findings import Judgement
+from tdmpc2_lean.validation.judging.verdicts import ScoredRun
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture
 from tdmpc2_lean.validation.report.drawing import OURS, Axis, Drawing, DrawnSeries, Look, keys_of
 from tdmpc2_lean.validation.report.layout.curves import looks_of, return_axis, step_axis
@@ -161,7 +162,7 @@ def performance_profiles(judgement: Judgement, options: Mapping[str, int | float
             continue
         scores = {
             name: {
-                task: list(criteria.reference_scores(name, task, criterion.windows(task)[index]).values())
+                task: list(verdicts.reference_scores(name, task, criterion.windows(task)[index]).values())
                 for task in ours
                 if task in references.load(name).tasks
             }

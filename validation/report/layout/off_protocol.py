@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 
-from tdmpc2_lean.validation.judging.findings import DEFAULT, Report, Subject
+from tdmpc2_lean.upstreams.registry import UPSTREAMS
+from tdmpc2_lean.validation.judging.findings import DEFAULT, Report
+from tdmpc2_lean.validation.judging.subjects import Subject
 from tdmpc2_lean.validation.report.document import Block, Gallery, Heading, Paragraph, Picture, Table, code, unmarked
 from tdmpc2_lean.validation.report.drawing import Look, keys_of
 from tdmpc2_lean.validation.report.layout import curves, subjects
 from tdmpc2_lean.validation.report.layout.names import PictureNames
 from tdmpc2_lean.validation.report.layout.tables import FOLD
-from tdmpc2_lean.validation.report.texts import AGENTS, NONE, count, listed, number, steps
+from tdmpc2_lean.validation.report.texts import NONE, count, listed, number, steps
 
 
 def runs(report: Report, names: PictureNames) -> list[Block]:
@@ -54,12 +56,12 @@ def pictured(
 ) -> Picture | None:
     """The curves of runs of one protocol and variant; None where there is no point."""
     first = some[0]
-    by_episodes = subjects.agent_of(first) == "dreamerv3"
-    points = subjects.points_by_seed(some, subjects.chunk_of(first), by_episodes)
+    known = UPSTREAMS.get(subjects.agent_of(first))
+    points = subjects.points_by_seed(some, subjects.chunk_of(first), known is not None and known.averaged)
     points = {seed: curve for seed, curve in points.items() if curve[0]}
     if not points:
         return None
-    agent = AGENTS.get(subjects.agent_of(first), "")
+    agent = known.title if known is not None else ""
     title = f"{agent} {first.run.task or protocol}{'' if variant == DEFAULT else f' ({variant})'}".strip()
     alt = f"{title}: returns over env steps, seeds {', '.join(map(str, sorted(points)))}; not judged"
     return Picture(names("off-protocol", protocol, variant), curves.off_protocol(title, points, looks), unmarked(alt))

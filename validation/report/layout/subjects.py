@@ -7,7 +7,8 @@ import numpy as np
 
 from tdmpc2_lean import references
 from tdmpc2_lean.runs import chunks
-from tdmpc2_lean.validation.judging.findings import DEFAULT, Judgement, Report, Subject
+from tdmpc2_lean.validation.judging.findings import DEFAULT, Judgement, Report
+from tdmpc2_lean.validation.judging.subjects import Subject
 from tdmpc2_lean.validation.report.document import unmarked
 from tdmpc2_lean.validation.report.texts import listed
 

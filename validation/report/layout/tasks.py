@@ -3,8 +3,9 @@
 import math
 
 from tdmpc2_lean.validation.judging import intervals
-from tdmpc2_lean.validation.judging.criteria import UNJUDGED, WindowResult
+from tdmpc2_lean.validation.judging.criteria import UNJUDGED
 from tdmpc2_lean.validation.judging.findings import Judgement
+from tdmpc2_lean.validation.judging.verdicts import WindowResult
 from tdmpc2_lean.validation.report.document import Block, Heading, Paragraph, Table, unmarked
 from tdmpc2_lean.validation.report.layout.tables import FOLD, with_reasons
 from tdmpc2_lean.validation.report.texts import NONE, count, number, spans, steps

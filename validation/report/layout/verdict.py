@@ -1,5 +1,6 @@
 """The answer first, with what to know beside it; then the windows that it comes from, and what a variant changes."""
 
+from tdmpc2_lean.upstreams.registry import UPSTREAMS
 from tdmpc2_lean.validation.judging import deviations
 from tdmpc2_lean.validation.judging.criteria import FAIL, INCOMPLETE, MARGIN, PASS
 from tdmpc2_lean.validation.judging.findings import DEFAULT, Judgement, Report
@@ -14,7 +15,7 @@ from tdmpc2_lean.validation.report.document import (
     unmarked,
 )
 from tdmpc2_lean.validation.report.layout.tables import with_reasons
-from tdmpc2_lean.validation.report.texts import AGENTS, count, number, spans
+from tdmpc2_lean.validation.report.texts import count, number, spans
 
 ANSWERS = {PASS: "meets its criteria", FAIL: "misses its criteria", INCOMPLETE: "cannot be judged yet"}
 
@@ -39,7 +40,7 @@ def heading(judgement: Judgement) -> list[Block]:
 def name(judgement: Judgement) -> str:
     """What was judged, for a heading."""
     criterion = judgement.criterion
-    text = f"{AGENTS[criterion.agent]} on {criterion.physics}"
+    text = f"{UPSTREAMS[criterion.agent].title} on {criterion.physics}"
     if not criterion.decides:
         text += f", the {len(criterion.tasks)} tasks of {criterion.name}"
     return text if judgement.variant == DEFAULT else unmarked(f"{text}, variant {judgement.variant}")

@@ -3,14 +3,30 @@
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.patching.series import path_problem
 
 AS_IT_WAS = "The checkout is as it was"
+# Never written to, whatever a patch or a recorded state says. `git~1` is how NTFS may spell `.git`.
+FORBIDDEN_FOLDERS = {".git", "git~1", ".tdmpc2-lean"}
+
+
+def path_problem(path: str) -> str | None:
+    """Why a posix path relative to a checkout's root may not be touched, or None if it may."""
+    parts = path.split("/")
+    if not path or "\0" in path or "\n" in path:
+        return "is empty or not printable"
+    if "\\" in path or re.match(r"[A-Za-z]:", path) or PurePosixPath(path).is_absolute():
+        return "is not a path with / from the checkout's root"
+    if any(part in ("", ".", "..") for part in parts):
+        return "could leave the checkout (it has an empty, . or .. part)"
+    if any(part.lower().rstrip(". ") in FORBIDDEN_FOLDERS for part in parts):
+        return "lies in a folder that git or this program keeps for itself"
+    return None
 
 
 def sha256(data: bytes) -> str:

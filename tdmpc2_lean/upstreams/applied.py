@@ -1,4 +1,7 @@
-"""What is recorded of the patches on a checkout: read here, written by `disk`, which describes the store's files."""
+"""What a checkout's own record says of the patches applied to it: read here, written by `patching.disk`.
+
+A checkout is known by the files that it had before them; `patching.disk` describes the record's files.
+"""
 
 import json
 from collections.abc import Mapping
@@ -6,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tdmpc2_lean.errors import UserError, quoted
-from tdmpc2_lean.patching.checkout_files import CheckoutFiles, disk_problem, sha256
-from tdmpc2_lean.patching.series import path_problem
+from tdmpc2_lean.upstreams import git
+from tdmpc2_lean.upstreams.checkout_files import CheckoutFiles, disk_problem, path_problem, sha256
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class State:
 
 
 class StoredState:
-    """A checkout's record of patches, for reading. root: the checkout. folder: its store, see `disk`."""
+    """A checkout's record of patches, for reading. root: the checkout. folder: its store, see `patching.disk`."""
 
     def __init__(self, root: Path, folder: Path):
         self.root = root
@@ -101,3 +104,51 @@ class StoredState:
                 f"restore the file from git, then delete {quoted(self.folder)}",
             )
         return data
+
+
+def is_git(root: Path) -> bool:
+    """The folder is the top of a git working tree. A folder somewhere inside one is a plain folder to us."""
+    return (root / ".git").exists()
+
+
+def git_text(root: Path, *words: str) -> str:
+    """What git prints in the checkout; its complaint becomes a UserError."""
+    try:
+        return git.text(*words, where=root)
+    except git.GitFailed as error:
+        raise UserError(
+            f"git does not work in {root}: {error}", f"see what `git -C {quoted(root)} status` says"
+        ) from None
+
+
+def store_folder(root: Path) -> Path:
+    """Where a checkout's record is kept."""
+    if is_git(root):
+        return root / git_text(root, "rev-parse", "--git-path", "tdmpc2-lean")
+    return root / ".tdmpc2-lean"
+
+
+def condition(store: StoredState, name: str, record: FileRecord) -> str:
+    """Of a patched file: 'patched', 'as upstream', 'changed since' or 'missing'."""
+    data = store.tree.get(name)
+    now = None if data is None else sha256(data)
+    if now == record.patched:
+        return "patched"
+    if now == record.original:
+        return "as upstream"
+    return "missing" if data is None else "changed since"
+
+
+def recorded(
+    root: str | Path,
+) -> tuple[tuple[tuple[str, str], ...], dict[str, bytes | None], dict[str, bool]]:
+    """What the record in a checkout's own folder says; changes nothing.
+
+    Returns the applied (name, sha256); path -> bytes before the patches, for each patched file (None: it was
+    created); path -> whether it still is as the patches left it.
+    """
+    store = StoredState(Path(root), store_folder(Path(root)))
+    state = store.state()
+    originals = {name: store.original(name, record) for name, record in state.files.items()}
+    intact = {name: condition(store, name, record) == "patched" for name, record in state.files.items()}
+    return state.applied, originals, intact
