@@ -38,8 +38,8 @@ CHANGED_BY_AGENT, CHANGED_BY_LOGGER = ("iterations",), ("save_agent", "save_vide
 LARGE = (19, 48, 317)  # model sizes of which only shapes are looked at
 SETS = {"mt30": (1, 5), "mt80": ()}  # sets of tasks, and the model sizes with which agents for them are made
 ENVIRONMENTS = (
-    "cheetah-run", "cup-catch", "cartpole-swingup-sparse", "quadruped-walk", "reacher-three-hard", "hopper-hop-backwards",
-    "walker-run-backwards", "cup-spin", "pendulum-spin", "cheetah-jump", "fish-swim", "dog-run",
+    "cheetah-run", "cup-catch", "cartpole-swingup-sparse", "quadruped-walk", "reacher-three-hard",
+    "hopper-hop-backwards", "walker-run-backwards", "cup-spin", "pendulum-spin", "cheetah-jump", "fish-swim", "dog-run",
 )  # fmt: skip
 
 
