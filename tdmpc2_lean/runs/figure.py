@@ -123,7 +123,9 @@ def points_of(folder: Path, kept: RunRecord) -> list[tuple[int, float, int]]:
     """(env steps, return, episodes) of each point, rising; of an env step that stands twice, the last line counts."""
     lines = curve.lines_of(folder / curve.FILE)
     if lines:
-        found = {line.env_steps: (line.value, line.episodes) for line in lines if line.episodes}
+        # An evaluation before the first step ends no chunk, and stands in the record alone.
+        found = {0: (one.episode_reward, one.episodes or 1) for one in kept.evaluations if one.step == 0}
+        found |= {line.env_steps: (line.value, line.episodes) for line in lines if line.episodes}
     else:
         repeat = kept.specification.action_repeat
         default = kept.settings.get("eval_episodes", 0)

@@ -3,7 +3,7 @@
 The official TD-MPC2 names the device 'cuda:0' in its source. A gate that is to compare patched code with the
 unpatched must run both on the machine at hand. This finder compiles the modules of one folder from their own source
 with four things read differently: the string 'cuda:0' as 'cpu', the keyword `capturable=True` (Adam, CUDA only) as
-False, `torch.cuda.mem_get_info()` as (0, 0), and `torch.cuda.is_available()`, which its scripts insist on, as True.
+False, `torch.cuda.mem_get_info()` as (0, 0), and `torch.cuda.is_available()`, on which its scripts insist, as True.
 It shares nothing with the patch `device`, which it helps to judge.
 """
 
