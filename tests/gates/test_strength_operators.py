@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.validation.gates.strength import scope
+from tdmpc2_lean.validation.gates.strength.leaves import edits_of_yaml
 from tdmpc2_lean.validation.gates.strength.mutants import OF_PATCHES, OFFICIAL, in_order, mutants_of
-from tdmpc2_lean.validation.gates.strength.operators import edits_of_python, edits_of_yaml
+from tdmpc2_lean.validation.gates.strength.operators import edits_of_python
 from tdmpc2_lean.validation.gates.subjects import find_subject
 
 SOURCE = b'''"""A module."""

@@ -3,7 +3,8 @@
 A mutant is the subject with one edit in one place: every other byte stays. It is judged by the gates alone, as they run
 it; that its text differs counts for nothing. Mutants are made on the user's machine from the user's checkout.
 
-    operators   the edits: of Python by its syntax, of YAML by its leaves
+    operators   the edits of Python, by its syntax
+    leaves      the edits of configurations
     mutants     the mutants of a subject: ids, order, which are official code and which are of patches
     scope       which files are mutated, and what cannot be judged on this machine, with reasons
     forks       processes of gates forked from one that has the libraries imported

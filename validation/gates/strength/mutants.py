@@ -14,7 +14,8 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.upstreams import UPSTREAMS
 from tdmpc2_lean.validation.gates.strength import scope
-from tdmpc2_lean.validation.gates.strength.operators import Mutation, edits_of_python, edits_of_yaml, header
+from tdmpc2_lean.validation.gates.strength.leaves import edits_of_yaml
+from tdmpc2_lean.validation.gates.strength.operators import Mutation, edits_of_python, header
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 
 OFFICIAL, OF_PATCHES = "official code", "the patches' code"
