@@ -164,7 +164,7 @@ def status(runs):
 COULD_NOT_JUDGE = 3
 
 
-class Judging(click.Command):
+class JudgingCommand(click.Command):
     """A command whose exit codes are verdicts': whatever keeps it from one exits with a code of its own."""
 
     def make_context(self, *arguments, **named):
@@ -193,7 +193,7 @@ class Judging(click.Command):
             return COULD_NOT_JUDGE
 
 
-@validate.command(cls=Judging)
+@validate.command(cls=JudgingCommand)
 @click.argument("runs", type=click.Path(path_type=Path), metavar="RUNS")
 @click.option("--out", default="report", show_default=True, type=click.Path(path_type=Path), help="Folder to write.")
 @click.option("--criterion", metavar="NAME", help="The only one to judge by, such as tdmpc2-dm_control-shared.")

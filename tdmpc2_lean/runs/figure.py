@@ -124,7 +124,8 @@ def points_of(folder: Path, kept: RunRecord) -> list[tuple[int, float, int]]:
     lines = curve.lines_of(folder / curve.FILE)
     if lines:
         # An evaluation before the first step ends no chunk, and stands in the record alone.
-        found = {0: (one.episode_reward, one.episodes or 1) for one in kept.evaluations if one.step == 0}
+        first = next((one for one in kept.evaluations if one.step == 0), None)
+        found = {} if first is None else {0: (first.episode_reward, first.episodes or 1)}
         found |= {line.env_steps: (line.value, line.episodes) for line in lines if line.episodes}
     else:
         repeat = kept.specification.action_repeat

@@ -77,6 +77,7 @@ REGISTRIES = {
     "tdmpc2_lean.environments": "says how each upstream spells tasks and uses a source",
     "tdmpc2_lean.references.tasks": "lists the tasks of each upstream's published curves",
     "tdmpc2_lean.validation.gates.suites": "lists the gates of each upstream",
+    "tdmpc2_lean.validation.gates.strength.scope": "lists the files of each upstream of which mutants are made",
     "tdmpc2_lean.validation.judging.agents": "says of each agent what its protocols are and what its runs compute",
 }
 

@@ -126,7 +126,7 @@ def started_with(case: Case, settings: Mapping, code_dir: Path, told: stand_ins.
         raise Lacking("an encoder for pixels")
     seen = []
 
-    class Look:
+    class StartLook:
         def __init__(self, **given):
             seen.append(given)
             case.random_states()
@@ -135,7 +135,7 @@ def started_with(case: Case, settings: Mapping, code_dir: Path, told: stand_ins.
             case.record("environment variables", {k: v for k, v in os.environ.items() if k.startswith(VARIABLES)})
 
     trainer = online_trainer.OnlineTrainer
-    online_trainer.OnlineTrainer = Look
+    online_trainer.OnlineTrainer = StartLook
     flags = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
     try:
         lines = stand_ins.run_script("train", {**settings, **on_this_machine(code_dir)})

@@ -172,7 +172,7 @@ def logger(case: Case, code_dir: Path, told: stand_ins.Told) -> None:
     from common import TASK_SET
     from common.logger import Logger
 
-    class Agent:
+    class LoggedAgent:
         def save(self, path):
             Path(path).write_text("saved\n", encoding="utf-8")
 
@@ -187,7 +187,7 @@ def logger(case: Case, code_dir: Path, told: stand_ins.Told) -> None:
         kept.log(dict(metrics), "train")
         for step, reward in ((0, 1.5), (12_000, float("nan")), (24_000, 1000 / 3)):
             kept.log(metrics | {"step": step, "episode_reward": reward}, "eval")
-            kept.save_agent(Agent(), identifier=step)
+            kept.save_agent(LoggedAgent(), identifier=step)
         kept.log(metrics | {"iteration": 7000}, "pretrain")
         kept.save_agent(None, identifier="no agent")
         if "mt30" in TASK_SET and "mt80" in TASK_SET:
@@ -202,7 +202,7 @@ def logger(case: Case, code_dir: Path, told: stand_ins.Told) -> None:
             kept.log(metrics, "no such category")
         except Exception as error:
             case.record("refused", error=type(error).__name__)
-        kept.finish(Agent())
+        kept.finish(LoggedAgent())
     lines = [stand_ins.masked(stand_ins.COLOUR.sub("", line)) for line in printed.getvalue().splitlines()]
     case.record("printed", {f"line {i}": line for i, line in enumerate(lines)})
     without(told, CHANGED_BY_AGENT)
