@@ -7,8 +7,8 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` most likely means, or None if nothing is near."""
-    best = process.extractOne(word, list(known), scorer=DamerauLevenshtein.normalized_similarity)
+    """The known word that `word` most likely means, or None if nothing is near. Of equals, the first."""
+    best = process.extractOne(word, sorted(known), scorer=DamerauLevenshtein.normalized_similarity)
     return best[0] if best and best[1] >= 0.5 else None
 
 

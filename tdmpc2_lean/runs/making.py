@@ -23,7 +23,7 @@ from tdmpc2_lean.runs.plan import TRAIN, Plan
 from tdmpc2_lean.runs.progress import Display, Progress, duration
 from tdmpc2_lean.runs.record import FAILED, FINISHED, INTERRUPTED, RunRecord
 from tdmpc2_lean.runs.standing import BEGINS, GOES_ON, IS_FINISHED, Standing, refuse_strange_folder, standing
-from tdmpc2_lean.runs.watching import Log, RunFailed, watch
+from tdmpc2_lean.runs.watching import Log, RunFailed, interruptions, watch
 
 INTERRUPTED_CODE = 130
 REQUEST, CONFIG, FIGURE = "request.json", "config.yaml", "curve.png"
@@ -54,17 +54,19 @@ def carry_out(plan: Plan, *, quiet: bool = False) -> Outcome:
     agent = adapters.adapter_of(plan.specification.upstream)
     if not folder.is_held(plan.folder):  # whoever begins a run there has not written its record yet
         refuse_strange_folder(plan)
-    with folder.held(plan.folder) as lock:
+    with folder.held(plan.folder) as lock, interruptions() as interrupts:
         stands = standing(plan, agent)
         if stands.what == IS_FINISHED:
             return Outcome(plan.folder, stands.earlier, made=False)
         if stands.what == BEGINS:
             folder.clear(plan.folder)
-        return held(plan, agent, stands, lock, quiet)
+        return held(plan, agent, stands, lock, interrupts, quiet)
 
 
-def held(plan: Plan, agent: Adapter, stands: Standing, lock: int, quiet: bool) -> Outcome:
-    """As carry_out, while the folder is held and its standing known."""
+def held(
+    plan: Plan, agent: Adapter, stands: Standing, lock: int, interrupts: list[float], quiet: bool
+) -> Outcome:
+    """As carry_out, while the folder is held, its standing known, and every interruption heard."""
     log_name = f"{plan.kind}.log"
     provenance = record.provenance_of(
         plan.patched.provenance(),
@@ -108,7 +110,8 @@ def held(plan: Plan, agent: Adapter, stands: Standing, lock: int, quiet: bool) -
 
     try:
         exit_code, interrupted = watch(
-            command, plan.cwd, plan.environment, log, progress, display, [lock], agent.patience
+            command, plan.cwd, plan.environment, log, progress, display, [lock], agent.patience,
+            interrupts,
         )
     except KeyboardInterrupt:
         record.write(plan.folder, kept.ended(INTERRUPTED, INTERRUPTED_CODE))

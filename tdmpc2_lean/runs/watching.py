@@ -90,41 +90,42 @@ def watch(
     display: Display,
     descriptors: Sequence[int],
     patience: float,
+    interrupts: list[float],
 ) -> tuple[int, bool]:
     """Run a child and follow it to its end: (exit code, whether it was interrupted).
 
     command: makes the command line, given the file descriptor that the child writes its events to.
     descriptors: of further open files that the child keeps open, such as the run's lock.
     patience: seconds that an interrupted child gets to end by itself.
+    interrupts: of `interruptions`, which begin before the run's record says that it runs.
     """
-    with interruptions() as interrupts:
-        reading, writing = os.pipe()
+    reading, writing = os.pipe()
+    try:
+        child = subprocess.Popen(
+            command(writing),
+            cwd=cwd,
+            env=child_environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[writing, *descriptors],
+            start_new_session=True,  # a terminal's Ctrl-C reaches this process alone, which hands it on once
+        )
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    pump = threading.Thread(target=log.follow, args=(child.stdout,), daemon=True)
+    pump.start()
+    with os.fdopen(reading, "rb", buffering=0) as channel:
         try:
-            child = subprocess.Popen(
-                command(writing),
-                cwd=cwd,
-                env=child_environment(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=[writing, *descriptors],
-                start_new_session=True,  # a terminal's Ctrl-C reaches this process alone, which hands it on once
-            )
-        except BaseException:
-            os.close(reading)
-            raise
+            follow(child, channel, progress, display, interrupts, patience)
         finally:
-            os.close(writing)
-        pump = threading.Thread(target=log.follow, args=(child.stdout,), daemon=True)
-        pump.start()
-        with os.fdopen(reading, "rb", buffering=0) as channel:
-            try:
-                follow(child, channel, progress, display, interrupts, patience)
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)  # workers that outlive the script, or the script itself
-                exit_code = child.wait()
-                pump.join(timeout=10)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)  # workers that outlive the script, or the script itself
+            exit_code = child.wait()
+            pump.join(timeout=10)
     return exit_code, bool(interrupts)
 
 

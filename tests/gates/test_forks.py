@@ -33,11 +33,6 @@ UNNOTICED = {
     "trainer/online_trainer.py:OnlineTrainer.eval": ("def eval", "t0=t==0", "t0=t==0 and i==0"),
     "common/logger.py:Logger.log": ("def log(", "d[keys[0]]", "d[keys[0]]+1"),
     "envs/__init__.py:make_env": ("def make_env(", "max(1000,", "max(500,"),
-    "envs/wrappers/tensor.py:TensorWrapper.__init__": (
-        "def __init__",
-        "super().__init__(env)",
-        "super().__init__(env); env.action_space.seed(0)",
-    ),
     "config.yaml:discount_max": ("", "discount_max: 0.995", "discount_max: 0.99"),
     "common/__init__.py:MODEL_SIZE": ("MODEL_SIZE", "'mlp_dim': 512", "'mlp_dim': 513"),
     "evaluate.py:evaluate": ("def evaluate", "set_seed(cfg.seed)", "set_seed(cfg.seed + 1)"),

@@ -82,10 +82,10 @@ def test_an_unknown_gate_is_told_with_the_nearest(miniature):
     "upstream, name, told",
     [
         ("tdmpc2", "cheeta-run", "Did you mean 'cheetah-run'"),
-        ("tdmpc2", "dmc_walker_walk", "there is no task"),
+        ("tdmpc2", "dmc_walker_walk", "write task=walker-walk"),
         ("tdmpc2", "mw-assmbly", "none of dm_control"),
         ("dreamerv3", "walker-wlak", "Did you mean 'walker-walk'"),
-        ("dreamerv3", "atari_pong", "none of dm_control"),
+        ("dreamerv3", "atari_pong", "a task of the official code's suite atari"),
     ],
 )
 def test_a_task_on_which_no_gate_can_train_is_an_error_and_no_verdict(official_or_miniature, upstream, name, told):
