@@ -98,6 +98,7 @@ def assert_same_runs(one, other, chunks):
     assert evaluations[0] == evaluations[1]
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_as_the_uninterrupted_one(miniature, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     began = time.monotonic()

@@ -116,6 +116,7 @@ def ended(process):
     return process.returncode, output
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_the_run_goes_on_once_there_is_room(miniature, tmp_path):
     code, output = ended(tiny.start(tmp_path, "miniature", largest=100_000))
     assert code == 1 and "the disk is full" in output, output
@@ -139,6 +140,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_once_there_is_room(miniature, t
     assert "--- start 2" in log  # one log for all starts
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_the_run(miniature, tmp_path):
     code, output = ended(tiny.start(tmp_path, "miniature", minutes=15, lr=1e30))
     assert code == 1 and "training has diverged" in output and "agent step" in output, output
