@@ -51,6 +51,9 @@ def pytest_collection_modifyitems(config, items):
         for marker in item.iter_markers("official"):
             upstream = (*marker.args, parameters.get("upstream", "tdmpc2"))[0]
             item.user_properties.append(("official", TITLES[upstream]))
+        # Where the official code is, it says more; the miniature then takes its turn with the slow tests.
+        if parameters.get("any_checkout") == "miniature" and users_checkout("tdmpc2", TDMPC2.pin) is not None:
+            item.add_marker(pytest.mark.slow)
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
 
@@ -139,7 +142,7 @@ def miniature() -> Checkout:
 
 @pytest.fixture(scope="session", params=["official", "miniature"])
 def any_checkout(request) -> Checkout:
-    """The official code where it is here, and the miniature: a test that asks for this runs once on each."""
+    """The official code where it is here, and the miniature, with --slow, or alone where there is no official code."""
     return request.getfixturevalue(request.param)
 
 
