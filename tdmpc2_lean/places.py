@@ -34,6 +34,11 @@ def validation_dir() -> Path:
     return (HERE / "validation").resolve()
 
 
+def bridge_dir() -> Path:
+    """The package dreamer_bridge, found without being imported: that needs packages which only its extra brings."""
+    return HERE.parent / "dreamer_bridge"
+
+
 def miniature_dir() -> Path:
     """The miniature checkout, a folder in the official layout."""
     return validation_dir() / "gates" / "miniature"

@@ -41,11 +41,9 @@ def hash_of_files(files: Mapping[str, bytes]) -> str:
 @cache
 def hash_of_our_code() -> str:
     """Over all Python and configuration of this project that could decide what a gate answers."""
-    import dreamer_bridge
-
     package = Path(places.__file__).parent
     found = {}
-    for root in (package, Path(dreamer_bridge.__file__).parent, places.validation_dir()):
+    for root in (package, places.bridge_dir(), places.validation_dir()):
         for folder, folders, names in os.walk(root):  # links are not followed: the parts are named
             folders[:] = sorted(name for name in folders if name != "__pycache__")
             for name in sorted(names):

@@ -102,9 +102,7 @@ def _preset(agent: str, use: PresetUse) -> tuple[Any, bool]:
 
 def ours(agent: str) -> dict[str, Path]:
     """{name: file} of the presets that the package brings for an agent, whatever the user's folder holds."""
-    from tdmpc2_lean.runs.adapter import adapter_of
-
-    return {path.stem: path for path in sorted(adapter_of(agent).shelf.own.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(agent_named(agent).presets.glob("*.yaml"))}
 
 
 def changes(entry: Protocol, variant: Variant) -> tuple[Change, ...]:

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tdmpc2_lean.references.tasks import OF_UPSTREAM, Task
@@ -23,6 +24,7 @@ class JudgedAgent(abc.ABC):
     is_shared: whether a criterion of its own judges it on dm_control on the tasks that both physics have.
     has_variants: whether lean presets may make variants of its protocols.
     parameters: of the network of its protocols, as its size's name says.
+    presets: the folder of those that come with it.
     where_and_how: settings that say where or how a run is made, and what it leaves behind.
     not_read: settings that decide elsewhere, and that no run of a protocol reads.
     words: names by which protocols and records call official settings, or a named config.
@@ -39,6 +41,7 @@ class JudgedAgent(abc.ABC):
     is_shared: bool
     has_variants: bool
     parameters: int
+    presets: Path
     where_and_how: tuple[str, ...]
     not_read: tuple[str, ...]
     words: Mapping[str, str] = {}

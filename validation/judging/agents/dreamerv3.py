@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.references.tasks import Task
 from tdmpc2_lean.validation.judging.agents.agent import FLOAT, JudgedAgent
@@ -36,6 +37,7 @@ class JudgedDreamerV3(JudgedAgent):
     episodes = 0
     is_shared = False
     has_variants = False
+    presets = places.bridge_dir() / "presets"
     parameters = 12_000_000
     where_and_how = (
         "clock_addr", "clock_port", "env.dmc.log_image", "errfile", "ipv6", "jax.coordinator_address", "jax.platform",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from tdmpc2_lean import places
 from tdmpc2_lean.references.tasks import Task
 from tdmpc2_lean.validation.judging.agents.agent import FLOAT, JudgedAgent
 from tdmpc2_lean.validation.judging.configuration import stated
@@ -39,6 +40,7 @@ class JudgedTdmpc2(JudgedAgent):
     episodes = 10
     is_shared = True
     has_variants = True
+    presets = places.presets_dir()
     parameters = 5_000_000
     where_and_how = (
         "checkpoint",  # training does not read it
