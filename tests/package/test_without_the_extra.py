@@ -1,4 +1,4 @@
-"""What TD-MPC2's users do needs nothing of what DreamerV3's do: each command in a process without the extra's packages."""
+"""What users of TD-MPC2 do needs nothing of the extra [dreamer]: each command in a process without its packages."""
 
 import os
 import subprocess
