@@ -31,6 +31,9 @@ RUNS = {
     "episodic": {"task": "cheetah-run", "episodic": "true", "model_size": 1},
     "no-compile": {"task": "cheetah-run", "model_size": 1, "compile": "false", "enable_wandb": "false"},
 }
+# Settings with which train.py must not begin; one step is enough to train for.
+REFUSED = ({"steps": 0}, {"steps": -3}, {"steps": 1}, {"model_size": 7}, {"task": "nothing-known"}, {"obs": "sound"})
+FEW_TASKS = ["walker-walk", "pendulum-spin", "cup-catch"]  # of a set, in the place of all, where only the script counts
 VARIABLES = ("TORCH", "LAZY_", "MUJOCO_", "CUDA", "WANDB_")  # beginnings of the names of those that scripts set
 # What the agent's constructor and the logger change of a configuration that all share. With our patch `own-config`
 # the agent has one of its own: there the numbers are compared that count, in the agent's and in the caller's.
@@ -74,12 +77,14 @@ def resolved(code_dir: Path, names: list[str] | None = None) -> dict:
     stand_ins.draw_from_physics()
     table = {"tables": tables, "config.yaml": lambda case: config_file(case, code_dir)}
     table |= {name: run_of(settings, code_dir, told) for name, settings in RUNS.items()}
+    table["few-tasks"] = lambda case: few_tasks(case, code_dir, told)
+    table["refused"] = lambda case: refused_runs(case, code_dir, told)
     table |= {f"model-size-{size}": large(size, code_dir) for size in LARGE}
     table["discount"] = lambda case: discounts(case, code_dir)
     for name, sizes in SETS.items():
         table[name] = task_set(name, sizes, code_dir)
     table["environments"] = lambda case: environments(case, code_dir)
-    return cases.recorded(table, names)
+    return cases.recorded(stand_ins.each_alone(table), names)
 
 
 def tables(case: Case) -> None:
@@ -117,30 +122,16 @@ def run_of(settings: Mapping, code_dir: Path, told: stand_ins.Told):
     return case_of
 
 
-def started_with(case: Case, settings: Mapping, code_dir: Path, told: stand_ins.Told) -> None:
-    """Runs train.py up to its trainer and records what that is given."""
+def started_with(
+    case: Case, settings: Mapping, code_dir: Path, told: stand_ins.Told, environment: Mapping | None = None
+) -> None:
+    """Runs train.py up to its trainer and records what that is given. environment: variables that the script finds."""
     import torch
-    from trainer import online_trainer
 
     if "obs" in settings and "num_channels" not in raw_keys(code_dir):
         raise Lacking("an encoder for pixels")
-    seen = []
-
-    class StartLook:
-        def __init__(self, **given):
-            seen.append(given)
-            case.random_states()
-
-        def train(self):
-            case.record("environment variables", {k: v for k, v in os.environ.items() if k.startswith(VARIABLES)})
-
-    trainer = online_trainer.OnlineTrainer
-    online_trainer.OnlineTrainer = StartLook
     flags = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
-    try:
-        lines = stand_ins.run_script("train", {**settings, **on_this_machine(code_dir)})
-    finally:
-        online_trainer.OnlineTrainer = trainer
+    lines, seen = looked_at(case, {**settings, **on_this_machine(code_dir)}, environment)
     case.record("flags", matmul=torch.get_float32_matmul_precision(), cudnn=torch.backends.cudnn.benchmark)
     torch.set_float32_matmul_precision(flags[0])
     torch.backends.cudnn.benchmark = flags[1]
@@ -156,9 +147,68 @@ def started_with(case: Case, settings: Mapping, code_dir: Path, told: stand_ins.
     env, cfg = given["env"], given["cfg"]
     stand_ins.seed_where_unseeded(env, cfg.seed)
     case.record("random actions", {str(i): env.rand_act() for i in range(3)})
-    case.record("first observation", obs=env.reset())
+    case.record("first observation", obs=env.reset(0) if cfg.multitask else env.reset())
     case.record("a plan's compilation", plan=getattr(given["agent"].plan, "__name__", ""))
     told.into(case)
+
+
+def looked_at(case: Case, settings: Mapping, environment: Mapping | None = None) -> tuple[list[str], list[dict]]:
+    """What train.py prints up to its trainer, of whichever kind, and what that trainer is given."""
+    from trainer import offline_trainer, online_trainer
+
+    seen = []
+
+    def stand_in(kind):
+        class StartLook:
+            def __init__(self, **given):
+                seen.append(given)
+                case.record("trainer", kind=kind)
+                case.random_states()
+
+            def train(self):
+                found = {k: v for k, v in os.environ.items() if k.startswith(VARIABLES)}
+                case.record("environment variables", found)
+
+        return StartLook
+
+    kinds = (online_trainer, "OnlineTrainer"), (offline_trainer, "OfflineTrainer")
+    before = [getattr(module, name) for module, name in kinds]
+    for module, name in kinds:
+        setattr(module, name, stand_in(name))
+    try:
+        lines = stand_ins.run_script("train", settings, {"HYDRA_FULL_ERROR": "1", **(environment or {})})
+    finally:
+        for (module, name), official in zip(kinds, before, strict=True):
+            setattr(module, name, official)
+    return lines, seen
+
+
+def few_tasks(case: Case, code_dir: Path, told: stand_ins.Told) -> None:
+    """train.py for a set of tasks that has few of them, with a renderer that its user has chosen."""
+    import common
+
+    if "mt30" not in common.TASK_SET:
+        raise Lacking("the task set mt30")
+    whole = list(common.TASK_SET["mt30"])
+    common.TASK_SET["mt30"][:] = FEW_TASKS
+    try:
+        settings = {"task": "mt30", "model_size": 1, "seed": 3, "steps": 5000}
+        started_with(case, settings, code_dir, told, {"MUJOCO_GL": "glfw"})
+    finally:
+        common.TASK_SET["mt30"][:] = whole
+
+
+def refused_runs(case: Case, code_dir: Path, told: stand_ins.Told) -> None:
+    """Which settings train.py refuses, and by which kind of error."""
+    for settings in REFUSED:
+        small = {"task": "cheetah-run", "model_size": 1, "compile": "false", "enable_wandb": "false"}
+        try:
+            _, seen = looked_at(case, {**small, **settings, **on_this_machine(code_dir)})
+        except Exception as error:
+            case.record(f"refused {settings}", error=type(error).__name__)
+        else:
+            case.record(f"begun with {settings}", trainers=len(seen))
+        told.clear()
 
 
 def without(told: stand_ins.Told, names) -> None:
@@ -311,9 +361,11 @@ def record_environment(case: Case, env, tasks, steps: int, seed: int = 1) -> Non
 
 def environments(case: Case, code_dir: Path) -> None:
     """Single environments: two seeds, spaces, steps, the end of an episode, a picture; and what has no such task."""
+    import gymnasium as gym
     from envs import make_env
 
     for number, task in enumerate(ENVIRONMENTS):
+        gym.logger.min_level = 30
         cfg = configured(code_dir, {"task": task, "seed": number})
         cases.seeded(number)
         try:
@@ -323,6 +375,8 @@ def environments(case: Case, code_dir: Path) -> None:
             continue
         told = {key: value for key, value in configuration_of(cfg).items() if key != "device"}
         case.record("configuration", told)
+        simulated = getattr(env.unwrapped, "task", None)
+        case.record("shown", reward=getattr(simulated, "visualize_reward", None), messages=gym.logger.min_level)
         record_environment(case, env, [None], steps=5, seed=number)
         if hasattr(env, "render"):
             case.record("picture", frame=env.render())

@@ -135,7 +135,9 @@ def dm_control_wrapper(case: Case) -> None:
                     case.record(f"frames {step}", obs=obs, rest=told(tuple(rest)))
 
 
-def scripted_gym(case: Case, name: str, obs: list, actions: int = 2, length: int = 300, space=None, ends=None, tell=True):
+def scripted_gym(
+    case: Case, name: str, obs: list, actions: int = 2, length: int = 300, space=None, ends=None, tell=True
+):
     """An environment of gymnasium that tells what it is asked and observes what is written down, in turn.
 
     space: of observations; default: of the first one. ends: step -> (done, information). tell: of resets as well, of
@@ -297,7 +299,8 @@ def make_env(case: Case, code_dir: Path) -> None:
         simulators(case, found)
         for number, task in enumerate(tasks):
             gym.logger.min_level = 30
-            cfg = configured(code_dir, {"task": task, "seed": 11 + number, "obs": "rgb" if task == "frames" else "state"})
+            kind = "rgb" if task == "frames" else "state"
+            cfg = configured(code_dir, {"task": task, "seed": 11 + number, "obs": kind})
             try:
                 env = envs.make_env(cfg)
             except Exception as error:

@@ -206,7 +206,8 @@ def running_scale(case: Case, code_dir: Path) -> None:
             scale.update(x)
             case.record(f"batch {number}", value=scale.value, scaled=scale(x), many=scale(x.repeat(4, 1, 1)))
         x = 4 * torch.randn(30, 1)
-        case.record("updated by the call", scaled=scale(x, update=True), value=scale.value, not_so=scale(x, update=False))
+        updated, left = scale(x, update=True), scale(x, update=False)
+        case.record("updated by the call", updated=updated, left=left, value=scale.value)
         for kind in (torch.float32, torch.float64):
             wide = torch.randn(11, 3, 2, dtype=kind)
             found = scale._percentile(wide)

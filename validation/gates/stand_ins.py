@@ -167,16 +167,17 @@ def seed_where_unseeded(env, seed: int) -> None:
         space.seed(seed)
 
 
-def run_script(name: str, settings: dict) -> list[str]:
+def run_script(name: str, settings: dict, environment: dict | None = None) -> list[str]:
     """Runs the checkout's script NAME.py as its user does, in this process; returns the lines that it printed.
 
-    settings: configuration keys to values, as on its command line. Colours and times are taken out of the lines, and
-    those left out that libraries log.
+    settings: configuration keys to values, as on its command line. environment: variables that it finds. Colours and
+    times are taken out of the lines, and those left out that libraries log.
     """
     words = [f"{key}={value}" for key, value in settings.items()]
     before, start, printed = sys.argv, Path.cwd(), StringIO()
-    environment = dict(os.environ)
+    variables = dict(os.environ)
     os.environ.pop("MUJOCO_GL", None)  # scripts choose one; MuJoCo was imported before, and does not ask again
+    os.environ.update(environment or {})
     sys.argv = [f"{name}.py", *words, "hydra.run.dir=hydra"]
     try:
         with redirect_stdout(printed):
@@ -185,6 +186,6 @@ def run_script(name: str, settings: dict) -> list[str]:
         sys.argv = before
         os.chdir(start)
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update(variables)
     lines = [masked(COLOUR.sub("", line), start) for line in printed.getvalue().splitlines()]
     return [line for line in lines if not LOGGED.match(line)]
