@@ -3,7 +3,8 @@
 One run is never interrupted and saves nothing: the reference. A second one saves at every step, which may not change
 what it computes. Copies of what it saved, at steps in every phase of training, are then resumed, and each must go on
 as the reference did: actions, transitions, batches, losses, parameters, optimisers, running scale, evaluations and
-random states are compared (see `trace_tdmpc2`).
+random states are compared (see `trace_tdmpc2`). One of them is stopped once more, within the same episode, and resumed
+from what it saved itself. Updates are made at two thirds of the steps, so that their count has to come back as well.
 """
 
 import dataclasses
@@ -61,6 +62,12 @@ def resume(subject: GateSubject, budget: TDMPC2Budget) -> Iterator[Result]:
         for what, step in runs.stops.items():
             told = f"resumed at step {step}, {what}"
             yield runs.judged(f"resume/{step}", told, lambda step=step: runs.resumed(step))
+        if runs.twice is not None:
+            first, second = runs.twice
+            told = (
+                f"resumed at step {first}, stopped again at step {second} of the same episode, and resumed from there"
+            )
+            yield runs.judged(f"resume/{second}-again", told, lambda: runs.resumed(second, "resumed-again", "again.pt"))
 
 
 class ResumedRuns:
@@ -69,6 +76,10 @@ class ResumedRuns:
     def __init__(self, code_dir: Path, budget: TDMPC2Budget, folder: Path):
         self.code_dir, self.budget, self.folder = code_dir, budget, folder
         self.stops, _ = planned(budget)
+        length = budget.episode_length
+        within = [step for step in self.stops.values() if step % length and (step + 1) % length and step < budget.steps]
+        first = within[-2] if len(within) > 2 else within[0] if within else None
+        self.twice = (first, first + 1) if within else None
 
     def judged(self, gate: str, what: str, compare) -> Result:
         started = time.time()
@@ -99,16 +110,21 @@ class ResumedRuns:
     @cached_property
     def from_copies(self) -> None:
         """Makes all runs that are resumed."""
-        steps = self.stops.values()
-        self.make({f"resumed-at-{step}": {"saving": True, "start": f"{step}.pt"} for step in steps})
+        runs = {f"resumed-at-{step}": {"saving": True, "start": f"{step}.pt"} for step in self.stops.values()}
+        if self.twice is not None:
+            first, second = self.twice
+            runs[f"resumed-at-{first}"]["again"] = second
+            runs["resumed-again"] = {"saving": True, "start": "again.pt"}
+        self.make(runs)
 
     def saving(self) -> tuple[int, trace.Divergence | None]:
         """Events compared and the first divergence of the run that saves."""
         _ = self.from_start
         return self.compared(self.trace_of("reference"), "saving", 0, {"saving": True})
 
-    def resumed(self, step: int) -> tuple[int, trace.Divergence | None]:
-        """Events compared and the first divergence of the run resumed at a step."""
+    def resumed(self, step: int, name: str = "", start: str = "") -> tuple[int, trace.Divergence | None]:
+        """Events compared and the first divergence of the run resumed at a step; by default from the run that saves."""
+        name, start = name or f"resumed-at-{step}", start or f"{step}.pt"
         _ = self.from_start, self.from_copies
         tail, skipped = self.folder / f"reference-from-{step}.jsonl", 0
         with open(self.trace_of("reference"), encoding="utf-8") as whole, open(tail, "w", encoding="utf-8") as file:
@@ -118,7 +134,7 @@ class ResumedRuns:
                     file.write(line)
                 else:
                     skipped += 1
-        return self.compared(tail, f"resumed-at-{step}", skipped, {"saving": True, "start": f"{step}.pt"})
+        return self.compared(tail, name, skipped, {"saving": True, "start": start})
 
     def compared(
         self, reference: Path, subject: str, skipped: int, arguments: dict
@@ -153,12 +169,14 @@ def train(
     saving: bool = False,
     copied: Sequence[int] = (),
     start: str | None = None,
+    again: int | None = None,
     dump_at: int | None = None,
 ) -> None:
     """Trains within a budget, evaluating apart, and writes the trace.
 
     saving: save at every step.        copied: steps at which to keep a copy of what is saved, as <step>.pt.
-    start: the copy to resume from; the trace then begins where the run goes on.
+    start: the copy to resume from; the trace then begins where the run goes on. again: the step at which to keep a copy
+    of what the resumed run itself saved, as again.pt.
     """
     from common.buffer import Buffer
     from common.logger import Logger
@@ -168,7 +186,7 @@ def train(
 
     from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration, learned_state, make_env, watch
 
-    settings = {"separate_eval": True}
+    settings = {"separate_eval": True, "utd": "2/3"}
     if saving:
         settings |= {"checkpoint_minutes": 0, "checkpoint_mid_episode": True}
     cfg = configuration(code_dir, folder / name, budget.overrides() | settings)
@@ -195,6 +213,8 @@ def train(
         save(*args)
         if trainer._step in copied:
             shutil.copyfile(trainer.checkpoint.path, folder / f"{trainer._step}.pt")
+        if trainer._step == again:
+            shutil.copyfile(trainer.checkpoint.path, folder / "again.pt")
 
     trainer.checkpoint.load, trainer.checkpoint.save = switching_load, copying_save
     try:

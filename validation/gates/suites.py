@@ -18,6 +18,7 @@ from tdmpc2_lean.validation.gates import (
     identity,
     outputs_tdmpc2,
     planning,
+    promises_tdmpc2,
     resuming_dreamerv3,
     resuming_tdmpc2,
     trace_dreamerv3,
@@ -90,6 +91,11 @@ TDMPC2_GATES = by_name(
         identity.per_patch_identity,
         trace_tdmpc2.TDMPC2Budget.lacks,
         of_series=True,
+    ),
+    Gate(
+        "promises",
+        "our patches do what they say: refusals, files, films, devices, clocks, what is saved and what comes back",
+        lambda subject, runs: promises_tdmpc2.promises(subject),
     ),
     Gate(
         "seed",
