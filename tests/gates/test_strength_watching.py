@@ -90,18 +90,20 @@ def test_a_case_that_ends_its_process_raised(table, code, expected):
     assert "ended with 1" in cases.recorded(table | {"second": second})["second"]["raised"]
 
 
-def test_lines_are_noted_by_case_and_together(table, expected, tmp_path):
-    (tmp_path / "module.py").write_text("def one():\n    return 1\n\n\ndef two():\n    return 2\n")
-    source = compile((tmp_path / "module.py").read_text(), str(tmp_path / "module.py"), "exec")
-    before = sys.gettrace()
+def test_lines_are_noted_by_case_and_together(table, expected, tmp_path, monkeypatch):
+    text = '"""Two."""\nfrom __future__ import annotations\n\n\n'
+    text += 'def one():\n    """A docstring."""\n    return (\n        1\n    )\n'
+    text += "\n\ndef two(x=3):\n    if x > 4:\n        x = 0\n    elif x == 3:\n        x = 1\n    return x\n"
+    (tmp_path / "counted_module.py").write_text(text)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     with watching.counting(tmp_path) as lines:
         by_case, answers = watching.note_cases(lines)
-        names: dict = {}
-        exec(source, names)
-        cases.recorded({"one": lambda case: names["one"](), "two": lambda case: names["two"]()})
-    sys.settrace(before)
-    assert lines == {"module.py": {1, 2, 5, 6}}
-    assert by_case == {"one": {"module.py": [1, 2, 5]}, "two": {"module.py": [1, 5, 6]}}
+        import counted_module
+
+        cases.recorded({"one": lambda case: counted_module.one(), "two": lambda case: counted_module.two()})
+    monkeypatch.delitem(sys.modules, "counted_module")
+    assert lines == {"counted_module.py": {5, 7, 12, 13, 15, 16, 17}}
+    assert by_case == {"one": {"counted_module.py": [5, 7, 12]}, "two": {"counted_module.py": [5, 12, 13, 15, 16, 17]}}
     assert set(answers) == {"one", "two"}
 
 

@@ -2,20 +2,25 @@
 of what it took, stay within its time, end where its trace or one of its cases first parts from what is expected.
 """
 
+import ast
+import builtins
+import importlib.abc
+import importlib.machinery
 import json
 import os
 import resource
 import sys
 import tempfile
-import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.validation.gates import cases, trace
 
 LEAST, TIMES = 15.0, 5  # seconds of processor time that a case may take, and how many times what it took
+COUNTED = "__tdmpc2_lean_counted__"  # the name of the function that counts, among the built-in ones
 NOT_ASKED = {"trace", "dump_at", "folder"}  # arguments that say where to write, not what to compute
 
 
@@ -49,7 +54,7 @@ def watched(
         yield
         return
     before = used()
-    with counting(Path(request["code_dir"])) as lines:
+    with counting(Path(request["code_dir"]), request["shim"]) as lines:
         by_case, answers = note_cases(lines)
         yield
     note = {
@@ -71,37 +76,74 @@ def used() -> float:
 
 
 @contextmanager
-def counting(code_dir: Path) -> Iterator[dict[str, set[int]]]:
-    """The lines of a folder's files that are executed while the body runs: posix path below it -> line numbers."""
+def counting(code_dir: Path, shim: str | None = None) -> Iterator[dict[str, set[int]]]:
+    """The first lines of the statements of a folder's files that are executed while the body runs: posix path -> lines.
+
+    Modules that the body imports from there count each statement, which costs them little, where a tracing function
+    would be called for every function of every library. shim: the module that reads them, which the body installs.
+    """
     lines: dict[str, set[int]] = {}
-    root, names = f"{code_dir}{os.sep}", {}
+    setattr(builtins, COUNTED, lambda name, line: lines.setdefault(name, set()).add(line))
+    reader = importlib.import_module(shim) if shim else None
+    finder = CountedFinder(code_dir, getattr(reader, "read", None))
+    if reader is None:
+        sys.meta_path.insert(0, finder)
+    else:  # whose own finder would come before this one
+        reader.install = lambda _: sys.meta_path.insert(0, finder)
+    yield lines
 
-    def name_of(filename: str) -> str | None:
-        if filename not in names:
-            inside = filename.startswith(root) and filename.endswith(".py")
-            names[filename] = Path(filename).relative_to(code_dir).as_posix() if inside else None
-        return names[filename]
 
-    def enter(frame, event, _):
-        name = name_of(frame.f_code.co_filename)
-        if name is None:
+class CountedFinder(importlib.abc.MetaPathFinder):
+    """Finds the modules below a folder; read: what a shim does to a module's tree."""
+
+    def __init__(self, code_dir: Path, read):
+        self.code_dir, self.read = Path(code_dir).resolve(), read
+
+    def find_spec(self, fullname, path=None, target=None):
+        places = [str(self.code_dir)] if path is None else path
+        spec = importlib.machinery.PathFinder.find_spec(fullname, places)
+        if spec is None or not spec.origin or self.code_dir not in Path(spec.origin).resolve().parents:
             return None
-        found = lines.setdefault(name, set())
+        spec.loader = CountedLoader(fullname, spec.origin)
+        spec.loader.code_dir, spec.loader.read = self.code_dir, self.read
+        return spec
 
-        def step(frame, event, _):
-            if event == "line":
-                found.add(frame.f_lineno)
-            return step
 
-        return step
+class CountedLoader(importlib.machinery.SourceFileLoader):
+    """Compiles a module whose every statement is counted before it is executed; never uses a bytecode cache."""
 
-    threading.settrace(enter)
-    sys.settrace(enter)
-    try:
-        yield lines
-    finally:
-        sys.settrace(None)
-        threading.settrace(None)
+    def get_code(self, fullname):
+        path = self.get_filename(fullname)
+        tree = parse(self.get_data(path), path)
+        tree = self.read(tree) if self.read else tree
+        tree = Counted(Path(path).resolve().relative_to(self.code_dir).as_posix()).visit(tree)
+        return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+
+
+class Counted(ast.NodeTransformer):
+    """Puts a call before each statement of a file; `name` is the file's."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        for part in ("body", "orelse", "finalbody"):
+            body = getattr(node, part, None)
+            if isinstance(body, list):
+                setattr(node, part, self.with_calls(body))
+        return self.generic_visit(node)
+
+    def with_calls(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        found = []
+        for number, statement in enumerate(body):
+            is_first = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+            is_docstring = number == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            if not is_first and not is_docstring:
+                arguments = [ast.Constant(self.name), ast.Constant(statement.lineno)]
+                call = ast.Expr(ast.Call(ast.Name(COUNTED, ast.Load()), arguments, []))
+                found.append(ast.copy_location(call, statement))
+            found.append(statement)
+        return found
 
 
 def end_at_first_difference(request: dict, expected: Path) -> None:
