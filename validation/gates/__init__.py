@@ -17,7 +17,8 @@ small patch with one fault (the format is `tdmpc2_lean.patching`'s), and NAME as
     blind_spots what a gate executes and cannot see  kept      what need not be made again
     process   runs a function on a checkout's code in a process of its own    miniature a small checkout of our own
     identity, planning, updates, resuming_tdmpc2, dreamerv3, resuming_dreamerv3      the gates
-    defaults_tdmpc2, functions_tdmpc2 (with functions_agent_, functions_loop_tdmpc2), outputs_tdmpc2     gates by cases
+    defaults_tdmpc2, outputs_tdmpc2, functions_tdmpc2 (with functions_agent_, _env_, _loop_tdmpc2)       gates by cases
+    promises_tdmpc2 (with promises_checkpoint_tdmpc2)       what our patches say, item by item
     cases       named inputs, recorded and compared          stand_ins   for W&B, the renderer, films, torch.compile
     trace, traced_runs, trace_tdmpc2, trace_dreamerv3, dreamerv3_determinism          traces of training
     strength    how many systematic mutants the gates reject

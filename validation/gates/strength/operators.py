@@ -509,7 +509,8 @@ class Walk:
             with self.within(argument):
                 self.add("argument", argument, span, b"", what)
         self.place.path = path
-        if not any(isinstance(argument, ast.Starred) for argument in node.args):
+        either_way = isinstance(node.func, ast.Name) and node.func.id in ("max", "min")
+        if not either_way and not any(isinstance(argument, ast.Starred) for argument in node.args):
             self.swaps(node.args, opening + 1)
         if isinstance(node.func, ast.Name) and node.func.id == "range":
             for argument in node.args:
