@@ -68,9 +68,7 @@ def demo(out: Path, where: str | None, say: Callable[[str], None]) -> int:
     for patch in subject.series.patches:
         say(f"   {patch.name:<14} {patch.title}" + (" (fix)" if patch.fix else ""))
     say("3. Gates: is it still the official agent? (CPU, eager, one thread; about a minute)")
-    report = gates.run(
-        subject, GATES, BUDGET, tell=lambda result: say(f"   {told(result)}"), at_once=min(2, threads.usable_cores())
-    )
+    report = gates.run(subject, GATES, BUDGET, tell=lambda result: say(f"   {told(result)}"))
     say(f"   {gate_results.summary(report.results)}")
     (out / "gates.json").write_text(report.as_json() + "\n", encoding="utf-8")
     say(f"4. Training on {TASK}: {' and '.join(SIDES)} side by side (two to three minutes)")

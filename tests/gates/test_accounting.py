@@ -288,7 +288,7 @@ def test_a_renamed_plan_vec_is_no_pass(miniature, tmp_path, monkeypatch):
 def test_a_fork_with_neutral_edits_is_answered_at_once(miniature, tmp_path, monkeypatch):
     from tdmpc2_lean.validation.gates import process
 
-    monkeypatch.setattr(process, "output_of", lambda *_, **__: pytest.fail("something ran"))
+    monkeypatch.setattr(process, "start", lambda *_: pytest.fail("something ran"))
     root = fork_of(miniature, tmp_path, False, ("tdmpc2.py", "class TDMPC2(", "# a comment\nclass TDMPC2("))
     done = judge(monkeypatch, root)
     assert done.return_value == 0 and "nothing needs to run" in done.output
@@ -302,8 +302,8 @@ def test_what_passed_is_answered_from_the_record_until_something_is_run_anew(min
     monkeypatch.setattr("tdmpc2_lean.validation.gates.subjects.find_subject", lambda *_, **__: subject)
     monkeypatch.setattr(places, "cache_dir", lambda: tmp_path)
     calls = []
-    real = process.output_of
-    monkeypatch.setattr(process, "output_of", lambda *words: calls.append(1) or real(*words))
+    real = process.start
+    monkeypatch.setattr(process, "start", lambda *words: calls.append(1) or real(*words))
     words = ["run", "utd-count", "--checkout", "miniature"]
     run = lambda *more: CliRunner().invoke(gate_command, [*words, *more], standalone_mode=False)  # noqa: E731
     assert run().return_value == 0 and len(calls) == 1

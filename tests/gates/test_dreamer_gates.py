@@ -10,7 +10,7 @@ from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
 from tdmpc2_lean.validation.gates.suites import SUITES
 
 GATES = SUITES["dreamerv3"].gates
-pytestmark = [pytest.mark.official("dreamerv3"), pytest.mark.slow]
+pytestmark = [pytest.mark.official("dreamerv3"), pytest.mark.slow, pytest.mark.usefixtures("forked")]
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from tdmpc2_lean.validation.gates.subjects import GateSubject, find_subject
 from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 from tests.upstreams.conftest import git
 
-pytestmark = pytest.mark.official
+pytestmark = [pytest.mark.official, pytest.mark.usefixtures("forked")]
 SHORT = TDMPC2Budget(steps=90)
 
 # Wrong edits that training with small networks and short episodes does not notice: id of the change -> (after which

@@ -15,6 +15,7 @@ from tdmpc2_lean.validation.gates.suites import SUITES
 from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 from tdmpc2_lean.validation.gates.traced_runs import TracedRuns
 
+pytestmark = pytest.mark.usefixtures("forked")
 GATES = SUITES["tdmpc2"].gates
 SHORT = TDMPC2Budget(steps=90)  # still an end of an episode, an evaluation and the buffer's wrap-around
 

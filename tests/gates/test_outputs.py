@@ -39,7 +39,7 @@ def test_an_output_that_cannot_be_written_is_told_before_anything_runs(places, m
     path, told = places[wrong]
     if wrong == "refused" and not os.path.isdir("/proc"):
         pytest.skip("this system has no folder in which nobody can put a file")
-    for owner, name in ((subjects, "find_subject"), (process, "output_of")):
+    for owner, name in ((subjects, "find_subject"), (process, "output_of"), (process, "start")):
         monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("something ran"))
     group, words = COMMANDS[command]
     done = CliRunner().invoke(group, [*words, "--json", str(path)])

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching.source import BOM
-from tdmpc2_lean.patching.structure import DEFINITIONS, FUNCTIONS, Form, plain_statements
+from tdmpc2_lean.patching.structure import DEFINITIONS, FUNCTIONS, Form, definitions, plain_statements
 
 MARK = "__tdmpc2_lean_executed__"
 BEFORE, BEGIN, AROUND, DEFAULT = "before", "begin", "around", "default"
@@ -64,6 +64,38 @@ def marks_of(changes: Iterable) -> list[Mark]:
         for kind, node, *more in dict.fromkeys(places_of(change.before, change.after)):
             marks.append(Mark(len(marks), change.id, change.file, kind, node, *more))
     return marks
+
+
+def all_functions(files: Mapping[str, bytes]) -> list[Mark]:
+    """A mark where each function begins, to see which ones a gate executes of code without a change.
+
+    files: as a subject's.
+    """
+    marks: list[Mark] = []
+    for file, data in files.items():
+        if not file.endswith(".py"):
+            continue
+        try:
+            forms = definitions(data)
+        except (SyntaxError, ValueError):
+            continue
+        for name, form in forms.items():
+            for node in form.nodes:
+                if isinstance(node, FUNCTIONS):
+                    marks.append(Mark(len(marks), f"{file}:{name}", file, BEGIN, place_of(node)))
+    return marks
+
+
+def only_bodies_differ(change) -> bool:
+    """Whether a change is within bodies of functions, so that a run that calls none of these is the same run.
+
+    Not so where parameters, their defaults or decorators are other ones: those are evaluated without a call.
+    """
+    if change.kind != "changed" or change.what != "function" or change.before is None or change.after is None:
+        return False
+    old, new = change.before.nodes, change.after.nodes
+    functions = all(isinstance(node, FUNCTIONS) for node in (*old, *new))
+    return functions and [head_of(node) for node in old] == [head_of(node) for node in new]
 
 
 def place_of(node: ast.AST) -> Place:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,6 +98,7 @@ class Raised:
         return self._up
 
 
+slots: threading.Semaphore | None = None  # see `at_once`
 interrupted = Raised()  # `interrupt` was called; cleared by `ended_by_signals`
 
 DEATH_OF_PARENT = 1  # Linux's PR_SET_PDEATHSIG
@@ -114,13 +115,22 @@ class ChildFailed(UserError):
         self.output, self.code = output, code
 
 
-def call(function: str, code_dir: Path, shim: str | None = None, stack: Stack = TORCH, **arguments) -> dict:
+def call(
+    function: str,
+    code_dir: Path,
+    shim: str | None = None,
+    stack: Stack = TORCH,
+    expected: Path | None = None,
+    **arguments,
+) -> dict:
     """The JSON result of `module:function` called with `arguments` where `code_dir` is importable.
 
     shim: a module whose `install(code_dir)` makes code run in the process that does not run here as it is written,
-    such as `tdmpc2_lean.validation.gates.cpu_shim`. Raises ChildFailed with what the process printed.
+    such as `tdmpc2_lean.validation.gates.cpu_shim`. expected: a trace; the process ends, with an answer, once the one
+    that it is to write at `trace` parts from it. Raises ChildFailed with what the process printed.
     """
     with (
+        slots or nullcontext(),
         tempfile.TemporaryDirectory(prefix="tdmpc2-lean-gate-") as folder,
         core_for(stack) as core,
         executed.request(code_dir) as watched,
@@ -136,6 +146,7 @@ def call(function: str, code_dir: Path, shim: str | None = None, stack: Stack = 
                     "torch": stack.torch,
                     "core": core,
                     "watched": watched,
+                    "expected": str(expected) if expected else None,
                     "arguments": arguments,
                     "answer": str(answer),
                 }
@@ -156,7 +167,18 @@ def in_a_new_process(request: Path, folder: str, stack: Stack) -> tuple[str, int
     return output_of([sys.executable, "-m", "tdmpc2_lean.validation.gates.process", str(request)], folder, stack)
 
 
-start = in_a_new_process  # while mutants are judged, `strength.forks` puts another function of this kind here
+start = in_a_new_process  # while gates run, `strength.forks` puts another function of this kind here
+
+
+@contextmanager
+def at_once(count: int) -> Iterator[None]:
+    """While the body runs, no more than so many processes that `call` starts run at a time; others wait for them."""
+    global slots
+    earlier, slots = slots, threading.BoundedSemaphore(count)
+    try:
+        yield
+    finally:
+        slots = earlier
 
 
 @contextmanager
@@ -289,6 +311,10 @@ def serve(request: dict) -> None:
         reads = {"read": shim.read} if hasattr(shim, "read") else {}
     if request["watched"]:
         executed.install(code_dir, request["watched"], **reads)
+    if request["expected"]:
+        importlib.import_module("tdmpc2_lean.validation.gates.strength.watching").end_at_first_difference(
+            request, Path(request["expected"])
+        )
     module, name = request["function"].split(":")
     result = getattr(importlib.import_module(module), name)(code_dir=code_dir, **request["arguments"])
     Path(request["answer"]).write_text(json.dumps(result), encoding="utf-8")

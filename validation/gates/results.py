@@ -50,12 +50,14 @@ class GateReport:
 
     surroundings: subject, reference, versions and settings. accounting: what has the same text, and every change.
     recorded: when the results came about, of an earlier run whose record this is; empty where the gates ran now.
+    executed: of code without a change, by gate: the functions that it executed, as `common/math.py:two_hot`.
     """
 
     surroundings: dict
     results: tuple[Result, ...]
     accounting: dict = dataclasses.field(default_factory=dict)
     recorded: str = ""
+    executed: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
@@ -92,11 +94,13 @@ class GateReport:
 def report_of_json(text: str, recorded: str) -> GateReport:
     """A report that was kept, as of when it was; ValueError, KeyError or TypeError if it is none."""
     kept = json.loads(text)
-    results = tuple(
-        Result(**{**one, "covers": frozenset(one["covers"]), "missing": frozenset(one["missing"])})
-        for one in kept["results"]
-    )
+    results = tuple(map(result_of_json, kept["results"]))
     return GateReport(kept["surroundings"], results, kept["accounting"], recorded)
+
+
+def result_of_json(one: dict) -> Result:
+    """A result as `Result.as_dict` gives it; KeyError or TypeError if it is none."""
+    return Result(**{**one, "covers": frozenset(one["covers"]), "missing": frozenset(one["missing"])})
 
 
 def failed_to_run(gate: str, failure: ChildFailed, started: float, why: str = "") -> Result:

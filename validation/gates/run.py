@@ -1,14 +1,17 @@
 """Runs gates, and the mutants that they must reject; `tdmpc2-lean gate run` is its face."""
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tdmpc2_lean.patching import Patch, read_series
-from tdmpc2_lean.validation.gates import executed, kept, process, verdicts
-from tdmpc2_lean.validation.gates.results import FAIL, PASS, GateReport, Result, report_of_json
+from tdmpc2_lean.runs.threads import usable_cores
+from tdmpc2_lean.validation.gates import executed, kept, process, traced_runs, verdicts
+from tdmpc2_lean.validation.gates.results import FAIL, PASS, GateReport, Result, report_of_json, result_of_json
+from tdmpc2_lean.validation.gates.strength import forks
 from tdmpc2_lean.validation.gates.subjects import GateSubject, controls_of, mutated
 from tdmpc2_lean.validation.gates.suites import Gate, check_steps, chosen, suite_of
 from tdmpc2_lean.validation.gates.traced_runs import TracedRuns
@@ -21,30 +24,46 @@ def run(
     budget=None,
     controls: bool = False,
     tell: Callable[[Result], None] = lambda result: None,
-    at_once: int = 1,
+    at_once: int | None = None,
     recalling: bool = False,
 ) -> GateReport:
     """Runs gates on a subject, or on the mutants that are their controls; `tell` hears of each result as it comes.
 
     Of a fork the report also has a result for each of its changes: see `verdicts`.
     budget: of its upstream's kind; default: that kind's defaults. UserError where it is too small for the gates.
-    at_once: how many gates run at the same time, for machines with cores to spare.
-    recalling: whether references may be taken from the cache, where an earlier run has kept them.
+    at_once: how many processes of gates run at the same time, each with one thread; default: the cores usable here.
+    recalling: whether references may be taken from the cache, where an earlier run has kept them; and what gates found
+    on the code without the changes, if all changes are within functions that they do not execute.
     Called in a main thread it ends in order by SIGINT, SIGTERM and SIGHUP (see `process.ended_by_signals`).
     """
     suite = suite_of(subject.upstream)
     budget = budget or suite.budget()
     gates = chosen(names, subject.upstream)
     check_steps(gates, budget)
-    marks = [] if controls else executed.marks_of(subject.accounting.changes)
+    changes = () if controls else subject.accounting.changes
+    marks = executed.marks_of(changes)
+    if not controls and not changes:
+        marks = executed.all_functions(subject.files)
     lacking = frozenset() if controls else subject.lacking
     results: list[Result] = []
-    with process.ended_by_signals(), executed.watching(subject.code_dir, marks) as watch:
+    with (
+        process.ended_by_signals(),
+        forks.sharing(suite.tracing.stack),
+        process.at_once(at_once or usable_cores()),
+        executed.watching(subject.code_dir, marks) as watch,
+    ):
         runs = TracedRuns(budget, suite.tracing, references_of(subject) if recalling else (), suite.packages)
 
         def results_of(gate: Gate) -> list[Result]:
             found = []
+            before = kept_of_gate(subject, gate, budget) if recalling and changes else None
+            if before is not None:
+                for result in before:
+                    found.append(result)
+                    tell(result)
+                return found
             executed.gate.set(gate.name)
+            traced_runs.early.set(controls)
             tried = (rejected(gate, subject, control, runs) for control in controls_of(gate.name, subject.upstream))
             for result in tried if controls else gate.run(subject, runs):
                 result = verdicts.of_what_is_missing(result, lacking)
@@ -53,8 +72,8 @@ def run(
             return found
 
         try:
-            # In threads also where there is one at a time: none of them is where signals arrive.
-            with ThreadPoolExecutor(at_once) as pool:
+            # Gates wait for each other's processes, not for each other. No thread of theirs is where signals arrive.
+            with ThreadPoolExecutor(len(gates)) as pool:
                 try:
                     for found in pool.map(results_of, gates):
                         results.extend(found)
@@ -66,8 +85,13 @@ def run(
     if not controls:
         comparing = {gate.name: gate.blind for gate in suite.gates.values() if gate.with_reference}
         results += verdicts.judged_changes(subject, results, comparing, marks, watch.by_gate)
+    by_number = {mark.number: mark.change for mark in marks}
+    functions = {} if changes else {name: sorted({by_number[n] for n in met}) for name, met in watch.by_gate.items()}
     return GateReport(
-        surroundings_of(subject, budget), tuple(results), {} if controls else subject.accounting.as_dict()
+        surroundings_of(subject, budget),
+        tuple(results),
+        {} if controls else subject.accounting.as_dict(),
+        executed=functions,
     )
 
 
@@ -132,9 +156,56 @@ def recalled(subject: GateSubject, gates: Sequence[Gate], budget) -> GateReport 
 def keep(subject: GateSubject, gates: Sequence[Gate], budget, report: GateReport) -> None:
     """Keeps a report in which every gate passed, if it is on code without a change."""
     facts = facts_of(subject, gates, budget)
-    if facts is not None and report.ok:
+    if facts is None:
+        return
+    for gate in gates:
+        found = [one for one in report.results if one.gate.partition("/")[0] == gate.name]
+        if any(one.outcome == PASS for one in found) and all(one.ok for one in found):
+            record = {"results": [one.as_dict() for one in found], "executed": report.executed.get(gate.name, [])}
+            written = json.dumps(record)
+            kept.keep(
+                "functions",
+                facts_of_gate(subject, gate, budget),
+                lambda folder, written=written: (folder / "gate.json").write_text(written, encoding="utf-8"),
+            )
+    if report.ok:
         text = report.as_json()
         kept.keep("reports", facts, lambda folder: (folder / "report.json").write_text(text, encoding="utf-8"))
+
+
+def facts_of_gate(subject: GateSubject, gate: Gate, budget) -> dict:
+    """What the results of a gate depend on, on the subject's reference with those of our patches that it has."""
+    files, names = subject.expected
+    return kept.surroundings(suite_of(subject.upstream).packages) | {
+        "reference": kept.hash_of_files(subject.official),
+        "commit": subject.reference.commit,
+        "expected": kept.hash_of_files(files),
+        "patches": list(names),
+        "gate": gate.name,
+        "budget": dataclasses.asdict(budget),
+    }
+
+
+def kept_of_gate(subject: GateSubject, gate: Gate, budget) -> list[Result] | None:
+    """What an earlier run of a gate here found on the code without the subject's changes, if that is the same run.
+
+    It is where all changes are within bodies of functions, and the gate executed none of these. None elsewhere.
+    """
+    changes = subject.accounting.changes
+    if not all(executed.only_bodies_differ(change) for change in changes):
+        return None
+    found = kept.recall("functions", facts_of_gate(subject, gate, budget))
+    if found is None:
+        return None
+    try:
+        record = json.loads((found[0] / "gate.json").read_text(encoding="utf-8"))
+        results, names = [result_of_json(one) for one in record["results"]], set(record["executed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not names or names & {change.id for change in changes}:
+        return None
+    said = f"as on {found[1]} without the changes, none of which it executes: "
+    return [dataclasses.replace(one, detail=said + one.detail, seconds=0.0) for one in results]
 
 
 def rejected(gate: Gate, subject: GateSubject, control: Patch, runs: TracedRuns) -> Result:

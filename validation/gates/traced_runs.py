@@ -1,10 +1,12 @@
 """Training whose traces gates compare: once per code folder and arguments, in a process of its own each."""
 
+import contextvars
 import dataclasses
 import itertools
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,6 +52,10 @@ DREAMERV3 = Tracing(
 )
 
 
+# Whether all that is asked of comparisons is the first divergence, as of mutants: the subject's run then ends there.
+early: contextvars.ContextVar[bool] = contextvars.ContextVar("early", default=False)
+
+
 class TracedRuns:
     """Trains at most once per code folder and arguments, and keeps the traces in a folder until it is closed.
 
@@ -66,18 +72,31 @@ class TracedRuns:
         self.answers: dict = {}
         self.met: dict = {}  # marks of the subject (see `executed`) that were met, by trace
         self.numbers = itertools.count()
+        self.lock, self.locks = threading.Lock(), {}
 
     def close(self) -> None:
         self.folder.cleanup()
 
-    def trace_of(self, code_dir: Path, dump_at: int | None = None, **arguments) -> Path:
-        """The trace of training `code_dir`'s code; raises process.ChildFailed where it cannot run."""
+    def trace_of(self, code_dir: Path, dump_at: int | None = None, expected: Path | None = None, **arguments) -> Path:
+        """The trace of training `code_dir`'s code; raises process.ChildFailed where it cannot run.
+
+        expected: a trace; the run, and its trace, may end with the first event that is another there.
+        """
         key = (code_dir, dump_at, repr(sorted(arguments.items())))
+        if key not in self.traces and expected is not None:
+            key = (*key, expected)
+        with self.lock:
+            of_key = self.locks.setdefault(key, threading.Lock())
+        with of_key:
+            return self._trace_of(key, code_dir, dump_at, expected, arguments)
+
+    def _trace_of(self, key, code_dir: Path, dump_at: int | None, expected: Path | None, arguments: dict) -> Path:
         if key not in self.traces:
             path = Path(self.folder.name) / f"{next(self.numbers)}.jsonl"
             tracing, shim = self.tracing, self.tracing.shim_for(code_dir)
             budget = dataclasses.asdict(self.budget)
-            facts = self.facts_of(code_dir, shim, arguments) if code_dir in self.kept and dump_at is None else None
+            keepable = code_dir in self.kept and dump_at is None and expected is None
+            facts = self.facts_of(code_dir, shim, arguments) if keepable else None
             with executed.collected() as met:
                 if facts is None or not self.recalled(facts, path):
                     self.answers[path] = process.call(
@@ -85,6 +104,7 @@ class TracedRuns:
                         code_dir,
                         shim,
                         tracing.stack,
+                        expected,
                         trace=str(path),
                         budget=budget,
                         dump_at=dump_at,
@@ -125,15 +145,26 @@ class TracedRuns:
         return self.answers[self.trace_of(code_dir, **arguments)]
 
     def compare(
-        self, reference: Path, subject: Path, of_reference: dict | None = None, of_subject: dict | None = None
+        self,
+        reference: Path,
+        subject: Path,
+        of_reference: dict | None = None,
+        of_subject: dict | None = None,
+        to_first: bool = False,
     ) -> tuple[int, trace.Divergence | None]:
         """Events compared and the first divergence of reference and subject, with its size and both values.
 
-        reference, subject: code folders. of_reference, of_subject: the arguments of their training.
+        reference, subject: code folders. of_reference, of_subject: the arguments of their training. to_first: only
+        where the first divergence is; the subject's run ends there.
         """
         sides = ((reference, of_reference or {}), (subject, of_subject or {}))
-        events, here = trace.compare(*self._traces_of(sides))
-        if here is not None and here.largest is None and not here.reference:
+        if to_first or early.get():
+            assert sides[0] != sides[1], "a gate that compares a thing with itself proves nothing"
+            first = self.trace_of(reference, **sides[0][1])
+            events, here = trace.compare(first, self.trace_of(subject, None, first, **sides[1][1]))
+        else:
+            events, here = trace.compare(*self._traces_of(sides))
+        if here is not None and not to_first and here.largest is None and not here.reference:
             dumps = (path.with_suffix(".dump") for path in self._traces_of(sides, here.event))
             here = trace.compare_dumps(here, *dumps)
         return events, here

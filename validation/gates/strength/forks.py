@@ -3,12 +3,14 @@
 `serving` puts `Forks.start` in the place of `process.start`; gates do not know. The process that forks imports what
 official code imports, and never official code; its children do what `process` has them do, and end with it.
 
-Only where one process at a time could do anything else is a child like any other: it has its parent's libraries, and
-nothing of its random states, threads or folders.
+A child is what a new process is: it has its parent's libraries, and nothing of its random states, threads, variables or
+folders. What a new process draws from chance, a child draws for itself: NumPy's global state, which a fork would share
+with all others, so that a run that nobody seeds would seem to repeat itself.
 """
 
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import selectors
@@ -33,7 +35,8 @@ from tdmpc2_lean.validation.gates.strength import watching
 LIBRARIES = {
     True: (
         "numpy, pandas, torch, tensordict, tensordict.nn, torchrl.data.replay_buffers, gymnasium, termcolor, hydra, "
-        "omegaconf, imageio, dm_control.suite, dm_control.suite.wrappers.action_scale, torch._dynamo"
+        "omegaconf, imageio, dm_control.suite, dm_control.suite.wrappers.action_scale, torch._dynamo, "
+        "torch._inductor.cudagraph_trees"  # which the agent's first mark of a step imports, for seconds
     ),
     False: (
         "numpy, jax, jax.numpy, optax, elements, ninjax, portal, chex, einops, granular, dm_control.suite, ruamel.yaml"
@@ -62,19 +65,21 @@ class Instructions:
 
 
 class Forks:
-    """Forks processes of gates; one parent for each stack that gates ask for, made when first needed.
+    """Forks processes of gates; one parent for each stack that is prepared, which is made when that is.
 
-    instructions: by code folder, as text. Of other folders, which stay as they are, an answer that was given once is
-    given again, unless the request names a file or a folder. kept: where answers are kept; None for as long as this is.
+    instructions: by code folder, as text. kept: a folder for answers on other code folders, which stay as they are:
+    what was answered once is answered again, unless the request names a file or a folder. None: everything is run.
     """
 
     def __init__(self, kept: Path | None = None):
         self.folder = tempfile.TemporaryDirectory(prefix="tdmpc2-lean-forks-")
         self.parents: dict[bool, tuple[subprocess.Popen, str]] = {}
         self.instructions: dict[str, Instructions] = {}
+        self.numbers = itertools.count()
         self.lock = threading.Lock()
-        self.kept = kept or Path(self.folder.name) / "answers"
-        self.kept.mkdir(parents=True, exist_ok=True)
+        self.kept = kept
+        if kept is not None:
+            kept.mkdir(parents=True, exist_ok=True)
 
     def close(self) -> None:
         for parent, _ in self.parents.values():
@@ -84,13 +89,13 @@ class Forks:
         self.folder.cleanup()
 
     def prepare(self, torch: bool) -> None:
-        """Make the parent of a stack; called in the thread with which it is to end."""
+        """Begin to make the parent of a stack; called in the thread with which it is to end."""
         with self.lock:
-            if torch not in self.parents:
-                self.parents[torch] = self._parent(process.TORCH if torch else process.JAX)
+            if torch not in self.parents or self.parents[torch][0].poll() is not None:
+                self.parents[torch] = self._begun(process.TORCH if torch else process.JAX)
 
-    def _parent(self, stack: process.Stack) -> tuple[subprocess.Popen, str]:
-        place = str(Path(self.folder.name) / f"{'torch' if stack.torch else 'jax'}.socket")
+    def _begun(self, stack: process.Stack) -> tuple[subprocess.Popen, str]:
+        place = str(Path(self.folder.name) / f"{next(self.numbers)}.socket")
         log = open(f"{place}.log", "wb")
         words = [sys.executable, "-m", "tdmpc2_lean.validation.gates.strength.forks"]
         parent = subprocess.Popen(
@@ -104,6 +109,13 @@ class Forks:
         )
         log.close()
         process.running.add(parent)
+        return parent, place
+
+    def _ready(self, torch: bool) -> str:
+        """Where the parent of a stack listens; waits until it does."""
+        if torch not in self.parents:
+            self.prepare(torch)
+        parent, place = self.parents[torch]
         until = time.monotonic() + STARTED
         while not Path(place).exists():
             if process.interrupted.is_set():
@@ -111,16 +123,16 @@ class Forks:
             if parent.poll() is not None or time.monotonic() > until:
                 printed = Path(f"{place}.log").read_text(encoding="utf-8", errors="replace").strip()
                 last = printed.splitlines()[-1] if printed else "it printed nothing"
-                raise UserError(f"The process that judges mutants did not start: {last}", "tdmpc2-lean gate run")
+                raise UserError(f"The process that imports the libraries for gates did not start: {last}", "pip check")
             time.sleep(0.05)
-        return parent, place
+        return place
 
     def start(self, request: Path, folder: str, stack: process.Stack) -> tuple[str, int]:
         """As `process.in_a_new_process`."""
         if process.interrupted.is_set():
             raise KeyboardInterrupt
         asked = json.loads(request.read_text(encoding="utf-8"))
-        if asked["code_dir"] in self.instructions or names_a_place(asked["arguments"]):
+        if self.kept is None or asked["code_dir"] in self.instructions or names_a_place(asked["arguments"]):
             return self._made(request, asked, folder, stack)
         what = json.dumps([asked[name] for name in ("function", "code_dir", "shim", "torch", "arguments")])
         kept = self.kept / f"{hashlib.sha256(what.encode()).hexdigest()}.json"
@@ -133,16 +145,19 @@ class Forks:
         return output, code
 
     def _made(self, request: Path, asked: dict, folder: str, stack: process.Stack) -> tuple[str, int]:
-        self.prepare(stack.torch)
+        if stack.torch not in self.parents and threading.current_thread() is not threading.main_thread():
+            return process.in_a_new_process(request, folder, stack)  # a parent made here would end with this thread
+        place = self._ready(stack.torch)
         told = self.instructions.get(asked["code_dir"], Instructions())
         output = Path(folder) / "output.txt"
-        sent = {"request": str(request), "folder": folder, "output": str(output), "told": {
+        variables = stack.variables()
+        sent = {"request": str(request), "folder": folder, "output": str(output), "variables": variables, "told": {
             "seconds": told.seconds,
             "notes": str(told.notes) if told.notes else None,
             "expected": told.expected.get(watching.asked(asked)),
             "of_cases": told.cases.get(watching.asked(asked)),
         }}  # fmt: skip
-        status = self._served(sent, self.parents[stack.torch][1], told)
+        status = self._served(sent, place, told)
         if process.interrupted.is_set():
             raise KeyboardInterrupt
         printed = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
@@ -201,6 +216,22 @@ def serving(kept: Path | None = None) -> Iterator[Forks]:
     finally:
         process.start = before
         forks.close()
+
+
+@contextmanager
+def sharing(stack: process.Stack) -> Iterator[None]:
+    """While the body runs, processes of that stack are forked, where this system can; by whoever does so already."""
+    if process.start is not process.in_a_new_process:
+        owner = getattr(process.start, "__self__", None)
+        if isinstance(owner, Forks):
+            owner.prepare(stack.torch)
+        yield
+    elif sys.platform != "linux":
+        yield
+    else:
+        with serving() as forks:
+            forks.prepare(stack.torch)
+            yield
 
 
 # What follows runs in the process that forks, and in its children.
@@ -263,9 +294,13 @@ def child(line: socket.socket, parent: int) -> None:
         output = os.open(sent["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         for number in (1, 2):
             os.dup2(output, number)
+        os.environ.clear()
+        os.environ.update(sent["variables"])
         os.chdir(sent["folder"])
         asked = json.loads(Path(sent["request"]).read_text(encoding="utf-8"))
         sys.argv = ["process", sent["request"]]
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed()  # Python's own generator is seeded anew at every fork
         with watching.watched(asked, **sent["told"]):
             process.serve(asked)
         code = 0

@@ -88,7 +88,7 @@ class ComparedRuns(traced_runs.TracedRuns):
                     self.traces[Path(code_dir), dump_at, arguments] = path
                     self.answers[path] = answer
 
-    def compare(self, reference: Path, subject: Path, of_reference=None, of_subject=None):
+    def compare(self, reference: Path, subject: Path, of_reference=None, of_subject=None, to_first=False):
         self.compared.append((reference, subject, of_reference or {}, of_subject or {}))
         sides = ((reference, of_reference or {}), (subject, of_subject or {}))
         return trace.compare(*self._traces_of(sides))
