@@ -34,7 +34,7 @@ def functions(subject: GateSubject) -> Iterator[Result]:
 
 def answers(code_dir: Path, names: list[str] | None = None) -> dict:
     """What `cases.recorded` returns of this gate's cases."""
-    from tdmpc2_lean.validation.gates import functions_agent_tdmpc2, functions_loop_tdmpc2
+    from tdmpc2_lean.validation.gates import functions_agent_tdmpc2, functions_loop_tdmpc2, functions_scripts_tdmpc2
 
     marked = stand_ins.MarkedSteps()
     table = {
@@ -48,6 +48,7 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
         "seed": seed,
     }
     table |= functions_agent_tdmpc2.table(code_dir) | functions_loop_tdmpc2.table(code_dir)
+    table |= functions_scripts_tdmpc2.table(code_dir)
     # Last: the official encoder keeps what it made for an earlier agent's kind of observation.
     table["networks-mt30"] = lambda case: networks(case, make_agent(code_dir, {"task": "mt30"}))
     table["networks-pixels"] = lambda case: networks(case, make_agent(code_dir, PIXELS))

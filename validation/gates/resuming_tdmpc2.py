@@ -3,7 +3,8 @@
 One run is never interrupted and saves nothing: the reference. A second one saves at every step, which may not change
 what it computes. Copies of what it saved, at steps in every phase of training, are then resumed, and each must go on
 as the reference did: actions, transitions, batches, losses, parameters, optimisers, running scale, evaluations and
-random states are compared (see `trace_tdmpc2`).
+random states are compared (see `trace_tdmpc2`). What a resumed run saves is resumed once more, within the episode in
+which it was resumed. Where the ratio of updates can be chosen it is 2/3, so that a count that begins anew is seen.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from tdmpc2_lean.validation.gates.trace import Dumped, SwitchedRecorder
 from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 
 MODULE = "tdmpc2_lean.validation.gates.resuming_tdmpc2"
+UTD = "2/3"
+AGAIN = "again.pt"  # what a run saved that had been resumed
 
 
 def planned(budget: TDMPC2Budget) -> tuple[dict[str, int], list[str]]:
@@ -50,24 +53,40 @@ def planned(budget: TDMPC2Budget) -> tuple[dict[str, int], list[str]]:
     return stops, [f"a stop {what}" for what, steps in places.items() if not steps]
 
 
+def stop_again(budget: TDMPC2Budget) -> tuple[int, int]:
+    """(step, later step of the same episode): a run that was resumed at the first is stopped at the other.
+
+    The last such pair of a budget that `planned` does not find too small.
+    """
+    length, stops = budget.episode_length, planned(budget)[0].values()
+    pairs = [(step, step + 1) for step in sorted(stops) if step % length and (step + 1) % length]
+    return max(pair for pair in pairs if pair[1] <= budget.steps)
+
+
 def resume(subject: GateSubject, budget: TDMPC2Budget) -> Iterator[Result]:
     """One result for saving, and one for each step at which the run is resumed."""
     if missing := without_settings("resume", subject.config, "checkpoint_minutes"):
         yield from missing
         return
     with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-resume-") as folder:
-        runs = ResumedRuns(subject.code_dir, budget, Path(folder))
+        runs = ResumedRuns(subject.code_dir, budget, Path(folder), {"utd": UTD} if "utd" in subject.config else {})
         yield runs.judged("resume/saving", "a run that saves at every step", lambda: runs.saving())
         for what, step in runs.stops.items():
             told = f"resumed at step {step}, {what}"
             yield runs.judged(f"resume/{step}", told, lambda step=step: runs.resumed(step))
+        first, again = stop_again(budget)
+        told = f"resumed at step {first} and again at {again}, within one episode"
+        yield runs.judged("resume/again", told, lambda: runs.resumed(again, "resumed-again", AGAIN))
 
 
 class ResumedRuns:
-    """The runs of the gate, made in two processes: the two from the start, then all that are resumed."""
+    """The runs of the gate, made in two processes: the two from the start, then all that are resumed.
 
-    def __init__(self, code_dir: Path, budget: TDMPC2Budget, folder: Path):
-        self.code_dir, self.budget, self.folder = code_dir, budget, folder
+    settings: of all of them.
+    """
+
+    def __init__(self, code_dir: Path, budget: TDMPC2Budget, folder: Path, settings: dict):
+        self.code_dir, self.budget, self.folder, self.settings = code_dir, budget, folder, settings
         self.stops, _ = planned(budget)
 
     def judged(self, gate: str, what: str, compare) -> Result:
@@ -85,6 +104,7 @@ class ResumedRuns:
     def make(self, runs: dict[str, dict]) -> None:
         """Make runs in one process: name -> arguments of `train`. Traces are <name>.jsonl in the folder."""
         budget = dataclasses.asdict(self.budget)
+        runs = {name: arguments | {"settings": self.settings} for name, arguments in runs.items()}
         process.call(f"{MODULE}:train_all", self.code_dir, folder=str(self.folder), budget=budget, runs=runs)
 
     def trace_of(self, name: str) -> Path:
@@ -93,22 +113,29 @@ class ResumedRuns:
     @cached_property
     def from_start(self) -> None:
         """Makes the uninterrupted run, and the one that saves, with copies <step>.pt of what it saved."""
-        copied = list(self.stops.values())
+        copied = {step: f"{step}.pt" for step in self.stops.values()}
         self.make({"reference": {}, "saving": {"saving": True, "copied": copied}})
 
     @cached_property
     def from_copies(self) -> None:
-        """Makes all runs that are resumed."""
-        steps = self.stops.values()
-        self.make({f"resumed-at-{step}": {"saving": True, "start": f"{step}.pt"} for step in steps})
+        """Makes all runs that are resumed; one of them leaves what the last one is resumed from."""
+        runs = {f"resumed-at-{step}": {"saving": True, "start": f"{step}.pt"} for step in self.stops.values()}
+        first, again = stop_again(self.budget)
+        runs[f"resumed-at-{first}"]["copied"] = {again: AGAIN}
+        self.make(runs | {"resumed-again": {"saving": True, "start": AGAIN}})
 
     def saving(self) -> tuple[int, trace.Divergence | None]:
         """Events compared and the first divergence of the run that saves."""
         _ = self.from_start
         return self.compared(self.trace_of("reference"), "saving", 0, {"saving": True})
 
-    def resumed(self, step: int) -> tuple[int, trace.Divergence | None]:
-        """Events compared and the first divergence of the run resumed at a step."""
+    def resumed(
+        self, step: int, name: str | None = None, start: str | None = None
+    ) -> tuple[int, trace.Divergence | None]:
+        """Events compared and the first divergence of the run resumed at a step.
+
+        name, start: of a run that was resumed before, and of what it was resumed from.
+        """
         _ = self.from_start, self.from_copies
         tail, skipped = self.folder / f"reference-from-{step}.jsonl", 0
         with open(self.trace_of("reference"), encoding="utf-8") as whole, open(tail, "w", encoding="utf-8") as file:
@@ -118,7 +145,8 @@ class ResumedRuns:
                     file.write(line)
                 else:
                     skipped += 1
-        return self.compared(tail, f"resumed-at-{step}", skipped, {"saving": True, "start": f"{step}.pt"})
+        arguments = {"saving": True, "start": start or f"{step}.pt"}
+        return self.compared(tail, name or f"resumed-at-{step}", skipped, arguments)
 
     def compared(
         self, reference: Path, subject: str, skipped: int, arguments: dict
@@ -151,14 +179,15 @@ def train(
     name: str,
     budget: TDMPC2Budget,
     saving: bool = False,
-    copied: Sequence[int] = (),
+    copied: Mapping[int, str] | None = None,
+    settings: Mapping | None = None,
     start: str | None = None,
     dump_at: int | None = None,
 ) -> None:
     """Trains within a budget, evaluating apart, and writes the trace.
 
-    saving: save at every step.        copied: steps at which to keep a copy of what is saved, as <step>.pt.
-    start: the copy to resume from; the trace then begins where the run goes on.
+    saving: save at every step. copied: steps (JSON makes them text) at which to keep a copy of what is saved, with its
+    name. settings: of the configuration. start: the copy to resume from; the trace then begins where the run goes on.
     """
     from common.buffer import Buffer
     from common.logger import Logger
@@ -168,7 +197,8 @@ def train(
 
     from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration, learned_state, make_env, watch
 
-    settings = {"separate_eval": True}
+    settings = {"separate_eval": True, **(settings or {})}
+    copied = {int(step): file for step, file in (copied or {}).items()}
     if saving:
         settings |= {"checkpoint_minutes": 0, "checkpoint_mid_episode": True}
     cfg = configuration(code_dir, folder / name, budget.overrides() | settings)
@@ -194,7 +224,7 @@ def train(
     def copying_save(*args):
         save(*args)
         if trainer._step in copied:
-            shutil.copyfile(trainer.checkpoint.path, folder / f"{trainer._step}.pt")
+            shutil.copyfile(trainer.checkpoint.path, folder / copied[trainer._step])
 
     trainer.checkpoint.load, trainer.checkpoint.save = switching_load, copying_save
     try:
