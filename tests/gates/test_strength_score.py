@@ -129,7 +129,7 @@ def test_every_entry_of_the_committed_list_is_a_mutant_of_the_pin(official):
 
 
 def profile(seconds, lines, expected=(), applies=True):
-    return GateProfile(seconds, seconds, lines, dict.fromkeys(expected, ""), {}, applies)
+    return GateProfile(seconds, seconds, lines, dict.fromkeys(expected, ""), {}, {}, applies)
 
 
 def test_only_gates_that_execute_the_statement_judge_and_the_cheapest_is_first():

@@ -48,31 +48,46 @@ def parts(answers):
     return {name: (answer["events"], answer["raised"]) for name, answer in answers.items()}
 
 
-def test_cases_that_answer_as_expected_are_tried_apart_and_nothing_else_is_run(table, code, expected):
+def test_cases_that_answer_as_expected_are_run_alone_and_nothing_else_is_run(table, code, expected, tmp_path):
+    notes = tmp_path / "ran.txt"
+
+    def noting(name):
+        def case_of(case):
+            with notes.open("a") as file:
+                file.write(f"{name} ")
+            table[name](case)
+
+        return case_of
+
     watching.end_at_first_case_that_differs(expected, ["second"])
-    assert parts(cases.recorded(table)) == parts(expected) and code.ran == []
+    assert parts(cases.recorded({name: noting(name) for name in table})) == parts(expected)
+    assert notes.read_text() == "second " and code.ran == []
 
 
-def test_the_first_case_that_differs_is_seen_and_no_later_one_is_run(table, code, expected):
-    watching.end_at_first_case_that_differs(expected, ["second", "third"])
+def test_the_first_case_that_differs_is_seen_and_the_cheapest_is_tried_first(table, code, expected):
+    watching.end_at_first_case_that_differs(expected, ["first", "second", "third"])
+    expected["second"]["seconds"] = -1.0  # the cheapest
     code.value = 5
-    answers = cases.recorded(table)
-    assert code.ran == ["first", "second"]
+
+    def third(case):
+        raise RuntimeError("is not reached")
+
+    answers = cases.recorded(table | {"third": third})
     assert [name for name in table if parts(answers)[name] != parts(expected)[name]] == ["second"]
 
 
-def test_a_case_that_differs_only_when_it_is_run_alone_is_no_difference(table, code, expected):
+def test_a_case_is_never_alone_with_what_another_left_behind(table, code, expected):
     code.rests = True
-    watching.end_at_first_case_that_differs(expected, ["second"])
-    assert parts(cases.recorded(table)) == parts(expected) and code.ran == ["first", "second"]
+    watching.end_at_first_case_that_differs(expected, ["first", "second"])
+    assert parts(cases.recorded(table))["second"] != parts(expected)["second"]
 
 
-def test_a_case_that_ends_its_process_is_run_for_all_to_see(table, code, expected):
+def test_a_case_that_ends_its_process_raised(table, code, expected):
     def second(case):
-        raise SystemExit(3)
+        raise KeyboardInterrupt
 
     watching.end_at_first_case_that_differs(expected, ["second"])
-    assert "SystemExit" in cases.recorded(table | {"second": second})["second"]["raised"]
+    assert "ended with 1" in cases.recorded(table | {"second": second})["second"]["raised"]
 
 
 def test_lines_are_noted_by_case_and_together(table, expected, tmp_path):
@@ -86,7 +101,8 @@ def test_lines_are_noted_by_case_and_together(table, expected, tmp_path):
         cases.recorded({"one": lambda case: names["one"](), "two": lambda case: names["two"]()})
     sys.settrace(before)
     assert lines == {"module.py": {1, 2, 5, 6}}
-    assert by_case == {"one": {"module.py": [2]}, "two": {"module.py": [6]}} and set(answers) == {"one", "two"}
+    assert by_case == {"one": {"module.py": [1, 2, 5]}, "two": {"module.py": [1, 5, 6]}}
+    assert set(answers) == {"one", "two"}
 
 
 def written(path, *values):

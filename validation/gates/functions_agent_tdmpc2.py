@@ -8,6 +8,7 @@ from tdmpc2_lean.validation.gates.functions_tdmpc2 import (
     make_agent,
     observations,
     record_learned,
+    refused,
     tasks_of,
 )
 
@@ -57,18 +58,18 @@ UPDATES = {
     "mt30": ({"task": "mt30"}, 6, 0.1, 1.0, None),
     "pixels": (PIXELS, 6, 0.1, 1.0, None),
 }
-LATE = ("mt30", "pixels")  # after all others: the official encoder remembers the observations of earlier agents
 
 
 def table(code_dir: Path) -> dict:
     """The cases of this module."""
     found = {"td-targets": lambda case: td_targets(case, code_dir), "saving": lambda case: saving(case, code_dir)}
+    found["compiling"] = lambda case: compiling(case, code_dir)
     found["old-checkpoint"] = lambda case: old_checkpoint(case, code_dir)
     for name, (overrides, action_dim) in PLANS.items():
         found[f"plan-{name}"] = lambda case, o=overrides, a=action_dim: plans(case, code_dir, o, a)
     for name, arguments in UPDATES.items():
         found[f"update-{name}"] = lambda case, given=arguments: updates(case, code_dir, *given)
-    return dict(sorted(found.items(), key=lambda pair: any(late in pair[0] for late in LATE)))
+    return found
 
 
 def plans(case: Case, code_dir: Path, overrides: dict, action_dim: int) -> None:
@@ -193,6 +194,34 @@ def contents(thing, name: str = "") -> dict:
     return {name: thing}
 
 
+def compiling(case: Case, code_dir: Path) -> None:
+    """What is compiled, once, where compilation is asked for; a stand-in takes the place of torch.compile."""
+    import torch
+
+    for wanted in (True, False):
+        calls, compile_ = [], torch.compile
+
+        def stand_in(function=None, calls=calls, **options):
+            calls.append(f"{getattr(function, '__name__', function)} {sorted(options.items())}")
+
+            def compiled(*args, **kwargs):
+                calls.append(f"call of {function.__name__}, {sorted(kwargs)}")
+                return function(*args, **kwargs)
+
+            return compiled
+
+        torch.compile = stand_in
+        try:
+            agent = make_agent(code_dir, {"compile": wanted}, spread=0.3)
+            same = agent.plan is agent.plan if wanted else agent.plan == agent.plan
+            actions = {str(i): agent.act(o, t0=i == 0) for i, o in enumerate(observations(agent, 2))}
+            agent.update(Batches([batch_for(agent, 1.0)]))
+        finally:
+            torch.compile = compile_
+        case.record(f"compiled {wanted}", actions, calls=repr(calls), same=same)
+        record_learned(case, agent, "parameters")
+
+
 def saving(case: Case, code_dir: Path) -> None:
     """What a saved agent holds, and what an agent does that loaded it, from a path or from its content."""
     import torch
@@ -236,7 +265,12 @@ def old_checkpoint(case: Case, code_dir: Path) -> None:
     converted = convert(target, dict(old))
     case.record("converted", contents(converted))
     case.record("a checkpoint of the present kind", same=convert(target, state) is state)
-    try:
-        convert({k: v for k, v in target.items() if k != "_target_Qs_params.2.bias"}, dict(old))
-    except (AssertionError, KeyError) as error:
-        case.record("an unknown entry", error=type(error).__name__)
+    fewer = {k: v for k, v in target.items() if k != "_target_Qs_params.2.bias"}
+    some = {k: v for k, v in old.items() if k != "_Qs.params.3"}
+    refused(case, "an unknown entry", lambda: convert(fewer, dict(old)))
+    refused(case, "a layer too many", lambda: convert(target, old | {"_Qs.params.12": old["_Qs.params.0"]}))
+    refused(case, "a layer too few", lambda: convert(target, dict(some)))
+    refused(case, "values of another kind", lambda: convert(target, old | {"_other_Qs.params.0": old["_Qs.params.0"]}))
+    refused(case, "no number", lambda: convert(target, old | {"_Qs.params.weight": old["_Qs.params.0"]}))
+    masks = {"_action_masks": old["_encoder.state.0.weight"]}
+    case.record("with action masks", contents(convert(target | masks, dict(old))))

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tdmpc2_lean.validation.gates.cases import Case, Lacking
-from tdmpc2_lean.validation.gates.functions_tdmpc2 import SMALL
-from tdmpc2_lean.validation.gates.stand_ins import TIMES
+from tdmpc2_lean.validation.gates.functions_tdmpc2 import SMALL, refused
+from tdmpc2_lean.validation.gates.stand_ins import Clock
 
 # Settings, whether episodes end early, and whether there are films
 LOOPS = {
@@ -20,6 +20,9 @@ def table(code_dir: Path) -> dict:
     """The cases of this module."""
     found = {"buffer": lambda case: buffer(case, code_dir, False)}
     found["buffer-tasks"] = lambda case: buffer(case, code_dir, True)
+    found["buffer-short-episodes"] = lambda case: short_episodes(case, code_dir)
+    found["buffer-storage"] = lambda case: storage(case, code_dir)
+    found["trainer"] = lambda case: trainer_itself(case, code_dir)
     found["buffer-no-terminations"] = lambda case: no_terminations(case, code_dir)
     for name, given in LOOPS.items():
         found[name] = lambda case, given=given: loop(case, code_dir, *given)
@@ -110,6 +113,79 @@ def no_terminations(case: Case, code_dir: Path) -> None:
         case.record(f"sample {number}", obs=obs, action=action, reward=reward, terminated=terminated)
 
 
+def short_episodes(case: Case, code_dir: Path) -> None:
+    """Episodes too short for a slice lie between others, for one task and for many; rows are added between samples."""
+    from common.buffer import Buffer
+
+    for task in ("cheetah-run", "mt30"):
+        cfg = configured(code_dir, {"buffer_size": 70, "batch_size": 24, "horizon": 4})
+        cfg.multitask = task == "mt30"
+        held = Buffer(cfg)
+        for length in (9, 2, 12, 1, 4, 3, 5):
+            held.add(episode(length, 3 if cfg.multitask else None))
+            record_samples(case, held, f"after an episode of {length}", 2)
+    only_short = Buffer(configured(code_dir, {"buffer_size": 70, "batch_size": 4, "horizon": 4}))
+    only_short.add(episode(2))
+    refused(case, "a sample of episodes that are too short", only_short.sample)
+
+
+def storage(case: Case, code_dir: Path) -> None:
+    """What a buffer says of its size, and where it lies; for rows of one tensor and of several."""
+    import io
+    from contextlib import redirect_stdout
+
+    from common.buffer import Buffer
+    from tensordict import TensorDict
+
+    rows = episode(11)
+    several = rows.clone()
+    several["obs"] = TensorDict({"a": rows["obs"], "b": rows["obs"].double()[:, :2]}, batch_size=(12,))
+    for name, td in (("one tensor", rows), ("several", several)):
+        for size in (123_456_789, 2_000_000_000):
+            held, printed = Buffer(configured(code_dir, {"buffer_size": size, "steps": 10**9})), io.StringIO()
+            with redirect_stdout(printed):
+                made = held._init(td)
+            lines = printed.getvalue().splitlines()
+            case.record(f"storage for {name}", {f"line {i}": line for i, line in enumerate(lines)})
+            sizes = {"rows": made._storage.max_size, "kind": type(made._storage).__name__, "batch": made._batch_size}
+            case.record(f"where {name} lies", sizes, device=str(made._storage.device), told=str(held._storage_device))
+
+
+def trainer_itself(case: Case, code_dir: Path) -> None:
+    """What a trainer is made of, rows of several kinds, and what the base class leaves to others."""
+    import torch
+    from trainer.base import Trainer
+    from trainer.online_trainer import OnlineTrainer
+
+    cfg = configured(code_dir, {})
+    cfg.seed_steps, cfg.episode_length = 18, 8
+    parts = {"env": ScriptedEnv(case, False), "agent": ScriptedAgent(case), "buffer": ScriptedBuffer(case)}
+    parts["logger"] = ScriptedLogger(case, False)
+    base = Trainer(cfg, *parts.values())
+    case.record("parts", {name: getattr(base, name) is part for name, part in parts.items()}, cfg=base.cfg is cfg)
+    refused(case, "evaluation by nobody", base.eval)
+    refused(case, "training by nobody", base.train)
+    made = OnlineTrainer(cfg=cfg, **parts)
+    case.record("counts", step=made._step, episode=made._ep_idx)
+    obs, action = torch.tensor([1.0, 2.0]), torch.tensor([0.5, -0.5])
+    given = {
+        "an observation alone": (obs,),
+        "with an action": (obs, action),
+        "a whole row": (obs, action, torch.tensor(3.0), torch.tensor(1.0)),
+        "a table of observations": ({"a": obs, "b": obs.double()}, action, torch.tensor(3.0), torch.tensor(1.0)),
+        "a table of rows": ({"a": obs.unsqueeze(0)}, action, torch.tensor(3.0), torch.tensor(1.0)),
+    }
+    for name, arguments in given.items():
+        try:
+            td = made.to_td(*arguments)
+        except Exception as error:
+            case.record(name, error=type(error).__name__)
+            continue
+        flat = td.flatten_keys(".")
+        kinds = {f"{key} is": f"{flat[key].dtype} {flat[key].device}" for key in sorted(flat.keys())}
+        case.record(name, {key: flat[key] for key in sorted(flat.keys())} | kinds, size=repr(td.batch_size))
+
+
 class ScriptedEnv:
     """An environment whose episodes are written down: lengths, terminations and successes."""
 
@@ -190,11 +266,10 @@ class ScriptedLogger:
         self.video = self if films else None
 
     def log(self, metrics, category="train"):
-        told = {k: "a time" if k in TIMES else v for k, v in metrics.items()}
-        self.case.record(f"logger.log {category}", told)
+        self.case.record(f"logger.log {category}", metrics)
 
     def pprint_multitask(self, metrics, cfg):
-        self.case.record("logger.pprint_multitask", {k: "a time" if k in TIMES else v for k, v in metrics.items()})
+        self.case.record("logger.pprint_multitask", metrics)
 
     def save_agent(self, agent=None, identifier="final"):
         self.case.record("logger.save_agent", agent=type(agent).__name__, identifier=identifier)
@@ -214,12 +289,13 @@ class ScriptedLogger:
 
 def loop(case: Case, code_dir: Path, overrides: dict, ends_early: bool, films: bool) -> None:
     """The online trainer with a stand-in for everything around it: what it asks of whom, in order."""
-    from trainer.online_trainer import OnlineTrainer
+    from trainer import online_trainer
 
     cfg = configured(code_dir, {"steps": 60} | overrides)
     cfg.seed_steps, cfg.episode_length = 18, 8
     given = {"env": ScriptedEnv(case, ends_early), "agent": ScriptedAgent(case), "buffer": ScriptedBuffer(case)}
-    trainer = OnlineTrainer(cfg=cfg, logger=ScriptedLogger(case, films), **given)
+    online_trainer.time = Clock()
+    trainer = online_trainer.OnlineTrainer(cfg=cfg, logger=ScriptedLogger(case, films), **given)
     try:
         trainer.train()
     except ValueError as error:
@@ -254,6 +330,7 @@ def offline(case: Case, code_dir: Path) -> None:
     cfg.data_dir, cfg.seed_steps, cfg.episode_length = str(folder), 18, 8
     quiet = Quiet(case)
     original, offline_trainer.Buffer = offline_trainer.Buffer, LoadedBuffer
+    offline_trainer.time = Clock()
     try:
         trainer = offline_trainer.OfflineTrainer(
             cfg=cfg,

@@ -34,7 +34,12 @@ def functions(subject: GateSubject) -> Iterator[Result]:
 
 def answers(code_dir: Path, names: list[str] | None = None) -> dict:
     """What `cases.recorded` returns of this gate's cases."""
-    from tdmpc2_lean.validation.gates import functions_agent_tdmpc2, functions_loop_tdmpc2, functions_scripts_tdmpc2
+    from tdmpc2_lean.validation.gates import (
+        functions_agent_tdmpc2,
+        functions_env_tdmpc2,
+        functions_loop_tdmpc2,
+        functions_scripts_tdmpc2,
+    )
 
     marked = stand_ins.MarkedSteps()
     table = {
@@ -48,11 +53,11 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
         "seed": seed,
     }
     table |= functions_agent_tdmpc2.table(code_dir) | functions_loop_tdmpc2.table(code_dir)
-    table |= functions_scripts_tdmpc2.table(code_dir)
-    # Last: the official encoder keeps what it made for an earlier agent's kind of observation.
+    table |= functions_env_tdmpc2.table(code_dir) | functions_scripts_tdmpc2.table(code_dir)
     table["networks-mt30"] = lambda case: networks(case, make_agent(code_dir, {"task": "mt30"}))
     table["networks-pixels"] = lambda case: networks(case, make_agent(code_dir, PIXELS))
-    return cases.recorded({name: with_marks(case, marked) for name, case in table.items()}, names)
+    marked_table = {name: with_marks(case, marked) for name, case in table.items()}
+    return cases.recorded(stand_ins.each_alone(marked_table), names)
 
 
 def with_marks(function, marked: stand_ins.MarkedSteps):
@@ -178,6 +183,8 @@ def formulas(case: Case) -> None:
     for size in (1, 2, 64):
         p = torch.rand(size).softmax(0)
         case.record(f"one of {size}", {str(i): gumbel(p) for i in range(20)}, warm=gumbel(p, temperature=3.0))
+    rows = torch.rand(7, 5).softmax(1)
+    case.record("one of each row", {str(dim): gumbel(rows, dim=dim) for dim in (0, 1)}, either=gumbel(rows))
     case.random_states()
     if one_hot:
         case.record("one-hot", one=one_hot(torch.tensor([2, 0, 4]), 5), two=one_hot(torch.tensor([[1], [0]]), 3))
@@ -203,6 +210,13 @@ def running_scale(case: Case, code_dir: Path) -> None:
             x = width * torch.randn(size, 1)
             scale.update(x)
             case.record(f"batch {number}", value=scale.value, scaled=scale(x), many=scale(x.repeat(4, 1, 1)))
+        x = 4 * torch.randn(30, 1)
+        case.record("updated by the call", scaled=scale(x, update=True), value=scale.value, not_so=scale(x, update=False))
+        for kind in (torch.float32, torch.float64):
+            wide = torch.randn(11, 3, 2, dtype=kind)
+            found = scale._percentile(wide)
+            case.record("percentiles of many", found=found, kind=str(found.dtype))
+        case.record("percentiles of one", found=scale._percentile(torch.tensor([[2.5]])))
         # A spread of exactly 1: the clamp's edge
         scale.update(torch.linspace(0, 1 / 0.9, 101).unsqueeze(1))
         case.record("at the clamp", value=scale.value)
@@ -265,7 +279,42 @@ def layers_(case: Case) -> None:
         looked_at("PixelPreprocess", pixels(), frames.float())
         looked_at("conv", conv((9, 64, 64), 4), frames)
         looked_at("conv with SimNorm", conv((9, 64, 64), 4, act=norm(SimpleNamespace(simnorm_dim=8))), frames)
+        looked_at("ShiftAug by default", augment(), frames)
+        refused(case, "frames that are not square", lambda: augment(3)(frames[..., :60]))
+        refused(case, "frames of another size", lambda: conv((9, 84, 84), 4))
+    encoders(case)
     case.random_states()
+
+
+def refused(case: Case, what: str, make) -> None:
+    """Records which kind of error `make` raises, or that it raises none."""
+    try:
+        make()
+    except Exception as error:
+        case.record(what, error=type(error).__name__)
+    else:
+        case.record(what, error="none")
+
+
+def encoders(case: Case) -> None:
+    """Encoders for several kinds of observation, of one layer and of more, and what is kept of earlier ones."""
+    from common import layers
+
+    sizes = {"latent_dim": 16, "enc_dim": 12, "simnorm_dim": 8, "task_dim": 3, "num_channels": 2}
+    seen = [({"state": (5,)}, 1), ({"state": (5,)}, 2), ({"state": (4,)}, 3)]
+    if hasattr(layers, "conv"):
+        seen += [({"rgb": (9, 64, 64)}, 2), ({"state": (6,), "rgb": (3, 64, 64)}, 4)]
+    for shape, depth in seen:
+        made = layers.enc(SimpleNamespace(obs_shape=shape, num_enc_layers=depth, **sizes), out={})
+        case.record(f"encoders of {shape}", text=repr(made), kinds=list(made))
+    for shape, depth in seen:
+        made = layers.enc(SimpleNamespace(obs_shape=shape, num_enc_layers=depth, **sizes))
+        case.record(f"encoders of {shape}, after others", text=repr(made), kinds=list(made))
+    unknown = SimpleNamespace(obs_shape={"sound": (5,)}, num_enc_layers=2, **sizes)
+    refused(case, "encoder for an unknown kind", lambda: layers.enc(unknown, out={}))
+    members = layers.Ensemble([layers.mlp(3, [4], 2) for _ in range(3)])
+    case.record("ensemble", members=len(members), text=repr(members))
+    case.record("layers", one=repr(layers.NormedLinear(3, 4, bias=False, dropout=0.1)), plain=repr(layers.mlp(3, 4, 2)))
 
 
 def gradients_of(case: Case, name: str, model, outputs: dict, inputs: dict) -> None:
@@ -327,10 +376,11 @@ def networks(case: Case, agent) -> None:
         with torch.no_grad():
             model._task_emb.weight.mul_(100)
         case.record("embedding beyond its norm", emb=model.task_emb(torch.zeros(2, 3), torch.tensor([1, 2])))
-    try:
-        model.Q(z, torch.zeros(rows, cfg.action_dim), task, return_type="max")
-    except Exception as error:
-        case.record("no such kind of value", error=type(error).__name__)
+    zeros = torch.zeros(rows, cfg.action_dim)
+    refused(case, "no such kind of value", lambda: model.Q(z, zeros, task, return_type="max"))
+    if hasattr(model, "termination"):
+        refused(case, "termination without a task", lambda: model.termination(z, None))
+        refused(case, "termination of a task", lambda: model.termination(z, torch.tensor([1])))
 
 
 def record_learned(case: Case, agent, what: str) -> None:

@@ -41,6 +41,7 @@ class Gate:
     with_reference: whether it compares the subject with its reference, and so can judge a change of official code; not
     so a gate that compares one run of the subject with another.
     blind: changes that it could not see although it executes them, so that another gate has to.
+    of_series: whether it is about the series of patches, and never runs the subject's folder.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Gate:
     lacks: Callable[[object], list[str]] | None = None
     with_reference: bool = False
     blind: tuple[BlindSpot, ...] = ()
+    of_series: bool = False
 
 
 def by_name(*gates: Gate) -> dict[str, Gate]:
@@ -87,6 +89,7 @@ TDMPC2_GATES = by_name(
         "so does each patch alone, against the patches before it",
         identity.per_patch_identity,
         trace_tdmpc2.TDMPC2Budget.lacks,
+        of_series=True,
     ),
     Gate(
         "seed",
@@ -131,6 +134,7 @@ DREAMERV3_GATES = by_name(
         "so does each patch alone, against the patches before it",
         identity.per_patch_identity,
         trace_dreamerv3.DreamerV3Budget.lacks,
+        of_series=True,
     ),
     Gate(
         "no-hidden-render",

@@ -78,7 +78,7 @@ def measure(
     """
     suite = suite_of(subject.upstream)
     budget = budget or suite.budget()
-    gates = chosen(names, subject.upstream)
+    gates = [gate for gate in chosen(names, subject.upstream) if not gate.of_series]
     folder = folder or kept_in(subject, budget, suite.packages)
     mutants, known = mutants_of(subject, files), read_harmless(subject.upstream)
     runs = ComparedRuns(budget, suite.tracing, folder / "traces")

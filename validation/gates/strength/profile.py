@@ -31,7 +31,8 @@ class GateProfile:
     by file; files that it reads otherwise, such as configurations, are not in it. expected: traces of the reference by
     `watching.asked`, if all that the gate does is to compare traces of the subject with them, else empty.
     by_case: of processes that run cases (`cases.recorded`), by `watching.asked`: a file with the answers, and the lines
-    that each executes, in their order. applies: whether it ran the subject at all.
+    that each executes, in their order. case_seconds: what each of those cases took. applies: whether it ran the
+    subject at all.
     """
 
     seconds: float
@@ -39,6 +40,7 @@ class GateProfile:
     lines: dict[str, list[int]]
     expected: dict[str, str]
     by_case: dict[str, tuple[str, dict[str, dict[str, list[int]]]]]
+    case_seconds: dict[str, float]
     applies: bool
 
     def executes(self, mutant: Mutant) -> bool:
@@ -50,14 +52,16 @@ class GateProfile:
         found = {}
         for asked, (file, cases) in self.by_case.items():
             inside = [name for name, lines in cases.items() if are_executed(mutant, lines)]
-            # What a module does when it is imported is done for all cases, whichever imports it.
-            found[asked] = (file, inside if inside and mutant.edit.function else list(cases))
+            # Of a configuration nobody knows who reads what.
+            found[asked] = (file, inside if mutant.file.endswith(".py") else list(cases))
         return found
 
-    @property
-    def cost(self) -> float:
+    def cost(self, mutant: Mutant) -> float:
         """What a verdict on a mutant is likely to take: comparisons that end early mostly take a part of the whole."""
-        return self.seconds / 4 if self.expected else self.seconds / 2 if self.by_case else self.seconds
+        if self.by_case:
+            names = {name for _, some in self.cases_for(mutant).values() for name in some}
+            return sum(self.case_seconds[name] for name in names) / 3
+        return self.seconds / 4 if self.expected else self.seconds
 
 
 def are_executed(mutant: Mutant, lines: dict[str, list[int]]) -> bool:
@@ -165,11 +169,12 @@ def profile_of(subject: GateSubject, gate: Gate, runs: ComparedRuns, forks: Fork
         expected = {asked: str(runs.trace_of(r, **a)) for r, _, a, _ in compared for asked in [runs.asked(a)]}
         only_traces = {note["asked"] for note in notes} <= set(expected)
     by_case = {note["asked"]: (note["answers"], note["by_case"]) for note in notes if note["answers"]}
-    kept = {}
+    kept, case_seconds = {}, {}
     for number, (asked, (answers, of_cases)) in enumerate(by_case.items()):
         file = runs.store / f"cases-{gate.name}-{number}.json"
         atomic_write(file, json.dumps(answers))
         kept[asked] = (str(file), of_cases)
+        case_seconds |= {name: answer["seconds"] for name, answer in answers.items()}
     seconds = sum(note["seconds"] for note in notes) or time.monotonic() - started
     return GateProfile(
         seconds,
@@ -177,5 +182,6 @@ def profile_of(subject: GateSubject, gate: Gate, runs: ComparedRuns, forks: Fork
         {name: sorted(found) for name, found in lines.items()},
         expected if only_traces else {},
         kept,
+        case_seconds,
         bool(notes),
     )

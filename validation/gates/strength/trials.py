@@ -43,7 +43,7 @@ class TrialOutcome:
 def executing(mutant: Mutant, gates: Sequence[Gate], profiles: Mapping[str, GateProfile]) -> list[Gate]:
     """The gates that execute what the mutant changes, cheapest first."""
     found = [gate for gate in gates if profiles[gate.name].executes(mutant)]
-    return sorted(found, key=lambda gate: profiles[gate.name].cost)
+    return sorted(found, key=lambda gate: profiles[gate.name].cost(mutant))
 
 
 def judged(

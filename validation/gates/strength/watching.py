@@ -6,13 +6,16 @@ import json
 import os
 import resource
 import sys
+import tempfile
 import threading
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tdmpc2_lean.validation.gates import cases, trace
 
+LEAST, TIMES = 15.0, 5  # seconds of processor time that a case may take, and how many times what it took
 NOT_ASKED = {"trace", "dump_at", "folder"}  # arguments that say where to write, not what to compute
 
 
@@ -145,20 +148,31 @@ def same(found: str, expected: str) -> bool:
 
 
 def note_cases(lines: dict[str, set[int]]) -> tuple[dict, dict]:
-    """Dictionaries that hold, once cases were run, the lines that each executed and its answer, by case."""
+    """Dictionaries that hold, once cases were run, the lines that each executed and its answer, by case.
+
+    Each is run alone, as it is when mutants are judged: a case that rested on what others leave behind in the process
+    would answer otherwise than the reference, which runs all in one, and the gate would fail.
+    """
     by_case: dict[str, dict[str, list[int]]] = {}
     answers: dict[str, dict] = {}
     recorded = cases.recorded
 
     def noted(table, names=None):
-        for name in names or table:
-            earlier = {file: set(found) for file, found in lines.items()}
+        before = {file: set(found) for file, found in lines.items()}  # such as of modules imported for all
+
+        def made(name):
             for found in lines.values():
                 found.clear()
-            answers.update(recorded(table, [name]))
-            by_case[name] = {file: sorted(found) for file, found in lines.items() if found}
-            for file, found in earlier.items():
-                lines.setdefault(file, set()).update(found)
+            answer = recorded(table, [name])[name]
+            return {"answer": answer, "lines": {file: sorted(found) for file, found in lines.items()}}
+
+        for name in names or table:
+            answer = alone(lambda name=name: made(name))
+            answers[name] = answer.get("answer", answer)
+            found = answer.get("lines", {})
+            by_case[name] = {f: sorted(before.get(f, set()) | set(found.get(f, ()))) for f in {**before, **found}}
+            for file, some in by_case[name].items():
+                lines.setdefault(file, set()).update(some)
         return dict(answers)
 
     cases.recorded = noted
@@ -166,40 +180,48 @@ def note_cases(lines: dict[str, set[int]]) -> tuple[dict, dict]:
 
 
 def end_at_first_case_that_differs(expected: dict[str, dict], named: list[str]) -> None:
-    """From now on no case is run after the first one that differs from what is expected, or after the last one named.
+    """From now on only the cases named are run, cheapest first, each alone, and none after the first that differs.
 
-    Those left out answer as expected: the verdict is on those that ran. The cases named are tried first, alone, in a
-    process forked for that; only where one differs there all are run in their order, so that a case that rests on what
-    earlier ones left behind in the process is not taken for one that differs.
+    Those left out answer as expected: the verdict is on those that ran.
     """
     recorded = cases.recorded
 
-    def first_that_differs(table, names: list[str], answers: dict[str, dict]) -> str | None:
-        for name in names:
-            answers |= recorded(table, [name])
-            if any(answers[name][part] != expected[name][part] for part in ("events", "lacks", "raised")):
-                return name
-        return None
-
     def ended_early(table, names=None):
-        order, answers = list(names or table), dict(expected)
-        chosen = [name for name in order if name in named]
-        if not tried_apart(lambda: first_that_differs(table, chosen, {})):
-            return answers
-        first_that_differs(table, order[: order.index(chosen[-1]) + 1], answers)
+        answers = dict(expected)
+        chosen = [name for name in names or table if name in named]
+        for name in sorted(chosen, key=lambda name: expected[name]["seconds"]):
+            seconds = LEAST + TIMES * expected[name]["seconds"]
+            answers[name] = alone(lambda name=name: recorded(table, [name])[name], seconds)
+            if any(answers[name][part] != expected[name][part] for part in ("events", "lacks", "raised")):
+                return answers
         return answers
 
     cases.recorded = ended_early
 
 
-def tried_apart(differs) -> bool:
-    """Whether `differs`, called in a process forked for it, returns anything, or ends that process."""
+def alone(make, seconds: float | None = None) -> dict:
+    """What `make` returns in a process forked for it; seconds: of processor time that it may take, None for no end.
+
+    Where that process ends without an answer, the answer of a case that raised.
+    """
     sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            code = int(differs() is not None)
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+    with tempfile.NamedTemporaryFile(prefix="answer-", suffix=".json", dir=os.getcwd()) as file:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                if seconds:
+                    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 6))
+                Path(file.name).write_text(json.dumps(make()), encoding="utf-8")
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                with suppress(Exception):
+                    sys.stdout.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        answer = Path(file.name).read_text(encoding="utf-8")
+    if code == 0 and answer:
+        return json.loads(answer)
+    return {"events": [], "lacks": None, "raised": f"its process ended with {code}", "seconds": 0.0}
