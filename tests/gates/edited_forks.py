@@ -18,7 +18,6 @@ from tdmpc2_lean.validation.gates.results import GateReport
 from tdmpc2_lean.validation.gates.run import run
 from tdmpc2_lean.validation.gates.subjects import GateSubject, ReadFiles
 
-UNCHANGED = "unchanged"  # in place of a judge: no difference to be judged
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def edit(name: str, change: str, *step, judge: str, more: Sequence[tuple] = ()) 
 
 
 def make(root: Path, code: str, edits: Iterable[ForkEdit]) -> None:
-    """Makes edits in a checkout. code: the code folder's path in it. Every anchor must be there, as often as it says."""
+    """Makes edits in a checkout. code: the code folder's path in it. Every anchor must be there as often as it says."""
     for one in edits:
         path = root / code / one.file
         inside = one.change.partition(":")[2]

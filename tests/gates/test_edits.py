@@ -12,15 +12,17 @@ from tdmpc2_lean.validation.gates.strength.forks import serving
 from tdmpc2_lean.validation.gates.subjects import GateSubject, find_subject
 from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 from tests.gates.edited_forks import EditedForks, edit, judged, make
-from tests.gates.edits_tdmpc2 import AGENT, NEUTRAL, UNSEEN, WRONG
+from tests.gates.edits_tdmpc2 import AGENT, NEUTRAL, SLY, UNSEEN, WRONG
 from tests.upstreams.conftest import git
 
 pytestmark = pytest.mark.official
 SHORT = TDMPC2Budget(steps=90)
 BY_NAME = {one.name: one for one in WRONG}
 # Of the edits that passed every gate once, those of most consequence that are judged in seconds.
-FIRST = ("policy unclipped", "edge bin", "scale used before its update", "only the first evaluation episode begins with t0",
-         "steps of eval.csv", "random actions of a constant seed", "a default")  # fmt: skip
+FIRST = (
+    "policy unclipped", "edge bin", "scale used before its update", "steps of eval.csv", "a default",
+    "only the first evaluation episode begins with t0", "random actions of a constant seed",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,15 @@ def test_a_wrong_edit_is_rejected(forks, name, monkeypatch):
     is_rejected(forks, BY_NAME[name], monkeypatch)
 
 
+@pytest.mark.parametrize("one", SLY, ids=lambda one: one.name)
+def test_what_inputs_cannot_show_is_unproved_although_it_was_executed(forks, one, monkeypatch):
+    with forks.with_edits([one]) as subject:
+        report = judged(subject, one.judge, SHORT, monkeypatch)
+    *gates, row = report.results
+    assert {result.outcome for result in gates} == {PASS} and report.exit_code == 3, report.results
+    assert row.gate == f"change/{one.change}" and ("condition" in row.detail or "bound" in row.detail), row
+
+
 def test_all_wrong_edits_at_once_are_named_and_rejected(forks, monkeypatch):
     """Together they do not hide each other, and the code runs far enough to be rejected by what it computes."""
     with forks.with_edits(WRONG) as subject:
@@ -70,10 +81,10 @@ def test_all_wrong_edits_at_once_are_named_and_rejected(forks, monkeypatch):
 
 @pytest.mark.slow
 def test_what_no_gate_executes_is_unproved_by_name(forks):
-    with forks.with_edits(UNSEEN) as subject:
+    with forks.with_edits([*UNSEEN, *SLY]) as subject:
         report = run(subject, budget=SHORT)
     rows = {row.gate.removeprefix("change/"): row.outcome for row in report.results if row.gate.startswith("change/")}
-    assert rows == dict.fromkeys((one.change for one in UNSEEN), UNPROVED)
+    assert rows == dict.fromkeys((one.change for one in (*UNSEEN, *SLY)), UNPROVED)
     assert report.exit_code == 3, [row for row in report.results if row.outcome == FAIL]
 
 
@@ -88,9 +99,7 @@ def test_a_planner_of_another_name_is_unproved_and_no_pass(forks):
     assert any(row.gate == f"change/{renamed.change}" and row.outcome == UNPROVED for row in report.results)
 
 
-def test_a_patched_clone_with_an_edit_as_its_own_commit_is_judged_by_the_official_one(
-    forks, tmp_path, monkeypatch
-):
+def test_a_patched_clone_with_an_edit_as_its_own_commit_is_judged_by_the_official_one(forks, tmp_path, monkeypatch):
     """Committed, clean, named by the environment: the fork's own commit is no reference."""
     root = tmp_path / "clone"
     shutil.copytree(forks.patched, root, ignore=shutil.ignore_patterns("__pycache__", ".git", ".tdmpc2-lean"))
