@@ -19,7 +19,6 @@ from tdmpc2_lean.validation.gates.run import run
 from tdmpc2_lean.validation.gates.subjects import GateSubject, ReadFiles
 
 
-
 @dataclass(frozen=True)
 class ForkEdit:
     """Somebody's edit of one function, table or setting.

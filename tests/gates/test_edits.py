@@ -2,15 +2,18 @@
 
 import resource
 import shutil
+from contextlib import suppress
 
 import pytest
 
+from tdmpc2_lean.patching.anchors import LostAnchors
 from tdmpc2_lean.upstreams import UPSTREAMS
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, UNPROVED
 from tdmpc2_lean.validation.gates.run import run, same_text
 from tdmpc2_lean.validation.gates.strength.forks import serving
 from tdmpc2_lean.validation.gates.subjects import GateSubject, find_subject
 from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
+from tests.gates import edits_dreamerv3
 from tests.gates.edited_forks import EditedForks, edit, judged, make
 from tests.gates.edits_tdmpc2 import AGENT, NEUTRAL, SLY, UNSEEN, WRONG
 from tests.upstreams.conftest import git
@@ -70,9 +73,14 @@ def test_what_inputs_cannot_show_is_unproved_although_it_was_executed(forks, one
 
 def test_all_wrong_edits_at_once_are_named_and_rejected(forks, monkeypatch):
     """Together they do not hide each other, and the code runs far enough to be rejected by what it computes."""
-    with forks.with_edits(WRONG) as subject:
+    with forks.with_edits([]) as subject:
+        made = []
+        for one in WRONG:
+            with suppress(LostAnchors):  # another edit of the same expression was made before
+                make(subject.code_dir.parent, forks.code, [one])
+                made.append(one)
         named = {change.id for change in subject.accounting.changes}
-        assert named == {one.change for one in WRONG}
+        assert named == {one.change for one in made} and len(made) >= 43
         report = judged(subject, "functions/bins", SHORT, monkeypatch)
     assert report.exit_code == 1
     rows = {row.gate.removeprefix("change/"): row for row in report.results if row.gate.startswith("change/")}
@@ -136,3 +144,28 @@ def test_all_neutral_edits_of_a_patched_clone_are_no_change(forks):
             path = subject.code_dir / file
             path.write_text(edited(path.read_text() if path.exists() else ""))
         assert subject.accounting.changes == () and len(subject.accounting.patches) == 10
+
+
+# ------------------------------------------------------------------------------------------------------- of DreamerV3
+
+
+@pytest.fixture(scope="module")
+def forks_of_dreamerv3(official_dreamerv3, tmp_path_factory):
+    return EditedForks(official_dreamerv3, tmp_path_factory.mktemp("forks-of-dreamerv3"))
+
+
+def test_each_wrong_edit_of_dreamerv3_is_named(forks_of_dreamerv3):
+    with forks_of_dreamerv3.with_edits(edits_dreamerv3.WRONG) as subject:
+        named = {change.id for change in subject.accounting.changes}
+    assert named == {one.change for one in edits_dreamerv3.WRONG} and len(edits_dreamerv3.WRONG) >= 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", edits_dreamerv3.WRONG, ids=lambda one: one.name)
+def test_a_wrong_edit_of_dreamerv3_is_rejected_or_unproved_by_name(forks_of_dreamerv3, one, monkeypatch):
+    with forks_of_dreamerv3.with_edits([one]) as subject:
+        assert [change.id for change in subject.accounting.changes] == [one.change]
+        report = judged(subject, one.judge, None, monkeypatch)
+    assert report.exit_code in (1, 3), report.results
+    (row,) = (row for row in report.results if row.gate == f"change/{one.change}")
+    assert row.outcome in (NOT_JUDGED, UNPROVED), row
