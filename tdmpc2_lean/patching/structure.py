@@ -1,8 +1,9 @@
 """What of a file's text decides what it does: definitions of Python and keys of YAML in a form that can be compared.
 
 `definitions` cuts Python into functions, classes, tables and the rest of the module; `settings` cuts YAML into keys.
-Two definitions of one form do the same. Comments, formatting, docstrings that nothing reads, the names of local
-variables and the place of a function in its module are not in the form; parameters are, because callers name them.
+Two definitions of one form do the same. Comments, formatting, docstrings and annotations that nothing reads, the names
+of local variables and the place of a function in its module are not in the form; parameters are, because callers name
+them.
 `patch audit` and the gates' accounting stand on this. Everything here is a pure function of bytes.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tdmpc2_lean.parsing import parse
+from tdmpc2_lean.patching.annotations import without_inert
 from tdmpc2_lean.patching.source import BOM
 
 MODULE = "<module>"
@@ -90,12 +92,14 @@ class Form:
         }
 
 
-def definitions(data: bytes, docstrings: bool = False) -> dict[str, Form]:
+def definitions(data: bytes, docstrings: bool = False, annotations: bool = False) -> dict[str, Form]:
     """Dotted name -> form, in source order; functions within functions belong to these. SyntaxError if no Python.
 
-    docstrings: whether these count, because something reads them.
+    docstrings, annotations: whether these count, because something reads them.
     """
     module = parse(data.removeprefix(BOM).decode("utf-8"))
+    if not annotations:
+        without_inert(module, _only_wraps)
     if docstrings:
         for node in ast.walk(module):
             if isinstance(node, (*DEFINITIONS, ast.Module)) and (text := ast.get_docstring(node, clean=False)):

@@ -148,7 +148,10 @@ def met_by(tmp_path: Path, after: bytes, call: str) -> tuple[set[str], set[str]]
         ((b"y and values", b"y and values[:1]"), "module.f(0)", "module.f(4)"),
         ((b"[v for", b"[v + 1 for"), "module.f(1)", "module.f(5)"),
         ((b"    prepare(y)\n", b""), None, "module.f(1)"),
-        ((b"y > 10", b"y >= 10"), None, "module.f(1)"),
+        ((b"y > 10", b"y >= 10"), "module.f(1)", "[module.f(1), module.f(30)]"),
+        ((b"y = 10", b"y = 10 + (y > 50)"), "module.f(30)", "[module.f(30), module.f(60)]"),
+        ((b"flag else", b"flag and x else"), "module.f(3, True)", "[module.f(3, True), module.f(0, 1), module.f(3)]"),
+        ((b"if v > 1", b"if v > 1 and v != 9"), "module.f(3)", "module.f(30)"),
     ],
 )  # fmt: skip
 def test_a_changed_statement_branch_or_default_is_executed_only_by_what_reaches_it(tmp_path, edit, unseen, seen):
@@ -165,7 +168,7 @@ def test_a_changed_statement_branch_or_default_is_executed_only_by_what_reaches_
 def test_an_added_function_is_executed_only_if_all_of_it_is(tmp_path):
     after = BEFORE + b"\ndef g(x):\n    if x:\n        return 1\n    return 2\n"
     marks, met = met_by(tmp_path, after, "module.g(0)")
-    assert marks - met == {"line 13"}
+    assert marks - met == {"line 13", "line 12 with its condition (column 8) met"}
 
 
 # -------------------------------------------------------------------------------------------------------- verdicts
@@ -195,6 +198,15 @@ def test_a_change_is_judged_only_by_gates_that_executed_it_and_compare_with_the_
     assert judged.outcome == UNPROVED and "only by seed" in judged.detail
     different = [Result("identity", FAIL, "first divergence")]
     assert verdict_of(ACT, {"identity": "all"}, different)["agent.py:act"].outcome == NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    "now, outcome",
+    [(b"min(x * 2, 9)", UNPROVED), (b"(x * 2).clamp(-1, 1)", UNPROVED), (b"max([x * 2])", PASS), (b"x * 2 + 0", PASS)],
+)
+def test_a_bound_that_is_new_is_unproved_because_nothing_is_known_to_reach_it(now, outcome):
+    judged = verdict_of({"agent.py": (b"x * 2", now)}, {"identity": "all"}, [IDENTITY])["agent.py:act"]
+    assert judged.outcome == outcome and ("bound" in judged.detail) == (outcome == UNPROVED), judged
 
 
 def test_a_change_that_a_gate_executes_blindly_is_unproved_with_the_reason():

@@ -144,6 +144,30 @@ def test_docstrings_count_where_something_reads_them():
     assert not definitions(before, docstrings=True)["f"].does_what(definitions(after, docstrings=True)["f"])
 
 
+@pytest.mark.parametrize(
+    "annotation", ["str", "int", "list[str]", "tuple[int, ...]", "'Anything'", "None", "torch.Tensor", "np.ndarray"]
+)
+def test_annotations_that_do_nothing_are_no_change_unless_something_reads_them(annotation):
+    head = b"import torch\nimport numpy as np\n"
+    before = head + b"def f(a, *b):\n    return a\n"
+    after = head + f"def f(a: {annotation}, *b: {annotation}) -> {annotation}:\n    return a\n".encode()
+    assert changes(before, after) == set()
+    assert not definitions(before)["f"].does_what(definitions(after, annotations=True)["f"])
+
+
+@pytest.mark.parametrize("annotation", ["unknown", "torch.Tensors", "print(1)", "a.b", "own", "sum", "torch.Tensor[0]"])
+def test_annotations_that_may_fail_or_do_something_are_changes(annotation):
+    head = b"import torch\nown = print\n"
+    before, after = (head + b"def f(a" + note + b"):\n    return a\n" for note in (b"", f": {annotation}".encode()))
+    assert "f" in changes(before, after)
+
+
+def test_annotations_of_fields_and_of_decorated_functions_are_changes():
+    assert changes(b"class A(B):\n    x = 1\n", b"class A(B):\n    x: int = 1\n") == {"A"}
+    assert changes(b"@checked\ndef f(a): return a\n", b"@checked\ndef f(a: int): return a\n") == {"f"}
+    assert changes(b"@torch.no_grad()\ndef f(a): return a\n", b"@torch.no_grad()\ndef f(a: int): return a\n") == set()
+
+
 # ------------------------------------------------------------------------------------------------ on official files
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from tdmpc2_lean.parsing import parse
-from tdmpc2_lean.patching import structure
+from tdmpc2_lean.patching import annotations, structure
 from tdmpc2_lean.patching.source import BOM
 from tdmpc2_lean.patching.structure import Form
 
@@ -132,7 +132,7 @@ def account(
     entries = tuple(entries)
     running = importable(subject, entries) | importable(reference, entries)
     code = [files[path] for files in (subject, reference) for path in files if path in running]
-    docstrings = structure.reads_docstrings(code)
+    read = structure.reads_docstrings(code), annotations.are_read(code)
     definitions = keys = 0
     changes: list[CodeChange] = []
     for path in sorted(running):
@@ -140,7 +140,7 @@ def account(
         if pair[0] == pair[1]:
             definitions += names_in(pair[0])
             continue
-        same, found = compare_python(path, *pair, docstrings)
+        same, found = compare_python(path, *pair, *read)
         definitions += same
         changes += found
     for path in sorted({*reference, *subject} - running):
@@ -175,18 +175,18 @@ def names_in(data: bytes) -> int:
 
 
 @lru_cache(maxsize=1024)
-def forms_of(data: bytes, docstrings: bool = False) -> dict[str, Form]:
+def forms_of(data: bytes, docstrings: bool = False, annotated: bool = False) -> dict[str, Form]:
     """`structure.definitions`, kept."""
-    return structure.definitions(data, docstrings)
+    return structure.definitions(data, docstrings, annotated)
 
 
 def compare_python(
-    path: str, before: bytes | None, after: bytes | None, docstrings: bool = False
+    path: str, before: bytes | None, after: bytes | None, docstrings: bool = False, annotated: bool = False
 ) -> tuple[int, list[CodeChange]]:
     """How many definitions are the same, and the changes of one file."""
     try:
-        old = forms_of(before, docstrings) if before is not None else {}
-        new = forms_of(after, docstrings) if after is not None else {}
+        old = forms_of(before, docstrings, annotated) if before is not None else {}
+        new = forms_of(after, docstrings, annotated) if after is not None else {}
     except (SyntaxError, ValueError):
         kind = ADDED if before is None else REMOVED if after is None else CHANGED
         return 0, [CodeChange(path, FILE, kind, "file", "cannot be parsed as Python")]

@@ -4,7 +4,9 @@ A statement that was executed on inputs that never reach its bound, its edge or 
 What is known of that of a gate on training stands here, found by wrong edits that it let pass.
 """
 
+import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
@@ -24,6 +26,27 @@ class BlindSpot:
 
     def hides(self, change: CodeChange) -> bool:
         return fnmatch(change.id, self.ids) and re.search(self.lines, change.changed_lines) is not None
+
+
+@dataclass(frozen=True)
+class AddedBound(BlindSpot):
+    """Of every gate: a bound that the official code does not have. Inputs bite at the bounds that it has."""
+
+    def hides(self, change: CodeChange) -> bool:
+        before, after = (bounds_in(form.nodes if form else ()) for form in (change.before, change.after))
+        return after > before
+
+
+ADDED_BOUND = AddedBound("*", "", "it adds a bound that nothing is known to reach")
+BOUNDING = {"clamp", "clamp_", "clamp_min", "clamp_max", "clip", "minimum", "maximum", "nan_to_num", "fmin", "fmax"}
+
+
+def bounds_in(nodes: Iterable[ast.AST]) -> int:
+    """How many calls bound a value: by a method or function of that name, or the less or the greater of several."""
+    calls = [one for node in nodes for one in ast.walk(node) if isinstance(one, ast.Call)]
+    names = [(one, getattr(one.func, "attr", getattr(one.func, "id", ""))) for one in calls]
+    several = [one for one, name in names if name in ("min", "max") and isinstance(one.func, ast.Name)]
+    return sum(name in BOUNDING for _, name in names) + sum(len(one.args) > 1 for one in several)
 
 
 BOUNDS = BlindSpot("*", r"clamp|clip|minimum|maximum|nan_to_num|isfinite", "it is not known to reach that bound")

@@ -1,8 +1,9 @@
 """Which changed statements the gates executed: marks in the changed functions, and nowhere else.
 
 `marks_of` says where a change can be seen: before each changed statement; before what follows one that was left out;
-around a changed expression that is not always evaluated, such as one side of a conditional; and, for a changed default
-of a parameter, where a function begins, if the parameter has that value. A process of a gate that imports the subject
+around a changed expression that is not always evaluated, such as one side of a conditional; around a changed condition,
+once for each way in which it can come out; and, for a changed default of a parameter, where a function begins, if the
+parameter has that value. A process of a gate that imports the subject
 reads its changed modules with a call at each mark (`install`). The call returns what it is given and draws no random
 number, so no bit of what is computed changes, and unchanged functions run as they are.
 """
@@ -26,6 +27,7 @@ from tdmpc2_lean.patching.structure import DEFINITIONS, FUNCTIONS, Form, definit
 
 MARK = "__tdmpc2_lean_executed__"
 BEFORE, BEGIN, AROUND, DEFAULT = "before", "begin", "around", "default"
+MET, UNMET = "met", "unmet"  # of a condition; in pairs
 Place = tuple[str, int, int, int, int]
 
 
@@ -34,9 +36,9 @@ class Mark:
     """A place in a file where execution is seen.
 
     number: of this mark among all of a subject. change: the id of the change. file: path from the code folder.
-    kind: before a statement, where a function begins, around an expression, or where a function begins if a parameter
-    has its default. place: type of the node, first line and column, last line and column. parameter, value: of a
-    default its name, and its value as Python would write it.
+    kind: before a statement, where a function begins, around an expression, around a condition that comes out true, or
+    false, or where a function begins if a parameter has its default. place: type of the node, first line and column,
+    last line and column. parameter, value: of a default its name, and its value as Python would write it.
     """
 
     number: int
@@ -52,6 +54,8 @@ class Mark:
         """Where it is, for people."""
         if self.kind == DEFAULT:
             return f"the default {self.parameter}={self.value}"
+        if self.kind in (MET, UNMET):
+            return f"line {self.place[1]} with its condition (column {self.place[2] + 1}) {self.kind}"
         return ("part of " if self.kind == AROUND else "") + f"line {self.place[1]}"
 
 
@@ -194,11 +198,13 @@ def seen_of(before: ast.AST | None, after: ast.AST) -> Iterator[tuple]:
     yield BEFORE, place_of(after)
     if type(before) is not type(after):
         yield from sometimes_in(after)
+        yield from outcomes_in(after, after)
         return
     for node in differing(before, after):
         branch = branch_around(after, node)
         if branch is not None:
             yield AROUND, place_of(branch)
+        yield from outcomes_in(after, node)
 
 
 def defaults_of(before: ast.FunctionDef, after: ast.FunctionDef) -> Iterator[tuple]:
@@ -285,6 +291,43 @@ def branch_around(statement: ast.AST, node: ast.AST) -> ast.expr | None:
     return found
 
 
+def outcomes_in(statement: ast.AST, node: ast.AST) -> Iterator[tuple]:
+    """The conditions in a changed part of a statement, and that of which it is a part, each met and unmet.
+
+    A condition that never came out otherwise than before has shown nothing, whichever statement it stands in. Those of
+    assertions are left out: one that is not met ends the run.
+    """
+    if isinstance(statement, ast.Assert):
+        return
+    found = [one for one in expressions_in(node) if isinstance(one, ast.Compare)]
+    found += [test for test in tests_of(statement) if any(one is node for one in ast.walk(test)) or node is statement]
+    for test in found:
+        if not isinstance(test, ast.Constant):
+            yield MET, place_of(test)
+            yield UNMET, place_of(test)
+
+
+def expressions_in(node: ast.AST) -> Iterator[ast.expr]:
+    """All expressions in one, or in a statement without the statements in it."""
+    todo = [node]
+    while todo:
+        here = todo.pop()
+        if isinstance(here, ast.expr):
+            yield here
+        todo += [child for child in ast.iter_child_nodes(here) if not isinstance(child, ast.stmt | ast.excepthandler)]
+
+
+def tests_of(statement: ast.AST) -> list[ast.expr]:
+    """The conditions on which a statement, or an expression in it, goes one way or another."""
+    found = [statement.test] if isinstance(statement, ast.If | ast.While) else []
+    for one in expressions_in(statement):
+        if isinstance(one, ast.IfExp):
+            found.append(one.test)
+        elif isinstance(one, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            found += [test for part in one.generators for test in part.ifs]
+    return found
+
+
 def sometimes_in(statement: ast.AST) -> Iterator[tuple]:
     """The expressions of a new statement that are not always evaluated; what failing assertions say is left out."""
     todo = [statement]
@@ -312,6 +355,7 @@ class Marked(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         marks = self.of(node, BEGIN, DEFAULT) if hasattr(node, "lineno") else []
         around = self.of(node, AROUND) if isinstance(node, ast.expr) else []
+        outcomes = {mark.kind: mark.number for mark in self.of(node, MET, UNMET)} if isinstance(node, ast.expr) else {}
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
             if isinstance(body, list):
@@ -320,6 +364,10 @@ class Marked(ast.NodeTransformer):
         if marks:
             start = 1 if is_text(node.body[0]) else 0
             node.body[start:start] = [call for mark in marks for call in calls_at(mark, node.body[0])]
+        if outcomes:
+            told = ast.Attribute(ast.Name(MARK, ast.Load()), "outcome", ast.Load())
+            numbers = [ast.Constant(outcomes.get(kind)) for kind in (MET, UNMET)]
+            node = ast.copy_location(ast.Call(told, [*numbers, node], []), node)
         for mark in around:
             node = ast.copy_location(ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(mark.number), node], []), node)
         return node
@@ -395,9 +443,28 @@ def install(code_dir: Path, watched: Mapping, read: Callable[[ast.AST], ast.AST]
             file.write(f"{number}\n")
         return value
 
+    def outcome(met_number: int, unmet_number: int, value):
+        if not {met_number, unmet_number} <= met:
+            came_out = ways_of(value)
+            for number, way in ((met_number, True), (unmet_number, False)):
+                if way in came_out:
+                    executed(number)
+        return value
+
+    executed.outcome = outcome
     setattr(builtins, MARK, executed)
     marks = [Mark(**{**one, "place": tuple(one["place"])}) for one in watched["marks"]]
     sys.meta_path.insert(0, MarkedFinder(code_dir, marks, read))
+
+
+def ways_of(value) -> set[bool]:
+    """How a condition came out: an array's both ways where it has both, and both where nobody can tell, as traced."""
+    try:
+        if hasattr(value, "any") and hasattr(value, "all"):
+            return ({True} if bool(value.any()) else set()) | (set() if bool(value.all()) else {False})
+        return {bool(value)}
+    except Exception:  # of whatever library the value is
+        return {True, False}
 
 
 # ------------------------------------------------------------------------------------------------------------- by gate

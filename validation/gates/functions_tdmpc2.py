@@ -34,7 +34,12 @@ def functions(subject: GateSubject) -> Iterator[Result]:
 
 def answers(code_dir: Path, names: list[str] | None = None) -> dict:
     """What `cases.recorded` returns of this gate's cases."""
-    from tdmpc2_lean.validation.gates import functions_agent_tdmpc2, functions_env_tdmpc2, functions_loop_tdmpc2
+    from tdmpc2_lean.validation.gates import (
+        functions_agent_tdmpc2,
+        functions_env_tdmpc2,
+        functions_loop_tdmpc2,
+        functions_scripts_tdmpc2,
+    )
 
     marked = stand_ins.MarkedSteps()
     table = {
@@ -48,7 +53,7 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
         "seed": seed,
     }
     table |= functions_agent_tdmpc2.table(code_dir) | functions_loop_tdmpc2.table(code_dir)
-    table |= functions_env_tdmpc2.table(code_dir)
+    table |= functions_env_tdmpc2.table(code_dir) | functions_scripts_tdmpc2.table(code_dir)
     table["networks-mt30"] = lambda case: networks(case, make_agent(code_dir, {"task": "mt30"}))
     table["networks-pixels"] = lambda case: networks(case, make_agent(code_dir, PIXELS))
     marked_table = {name: with_marks(case, marked) for name, case in table.items()}

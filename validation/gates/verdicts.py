@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from tdmpc2_lean.validation.gates import accounting
 from tdmpc2_lean.validation.gates.accounting import ADDED, REMOVED, CodeChange
-from tdmpc2_lean.validation.gates.blind_spots import BlindSpot
+from tdmpc2_lean.validation.gates.blind_spots import ADDED_BOUND, BlindSpot
 from tdmpc2_lean.validation.gates.executed import Mark
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, UNPROVED, Result
 
@@ -72,7 +72,8 @@ class Evidence:
             return Result(name, PASS, f"{told}; equal where it was compared: {', '.join(covering)}")
         if change.id in self.subject.accounting.unused:
             return Result(name, PASS, f"{told}; nothing that can run names it any more")
-        blind = {gate: spot for gate in judges if (spot := blind_spot(change, self.comparing.get(gate, ())))}
+        spots = {gate: (*self.comparing.get(gate, ()), ADDED_BOUND) for gate in judges}
+        blind = {gate: spot for gate in judges if (spot := blind_spot(change, spots[gate]))}
         seeing = [gate for gate in judges if gate not in blind]
         if is_taken(change) and (using := [gate for gate in seeing if gate in self.comparing]):
             return Result(name, PASS, f"{told}; equal on everything that was tried with it: {self.with_what(using)}")
