@@ -43,6 +43,9 @@ def test_every_stop_of_tdmpc2_is_reached_and_every_phase_covered(steps):
     assert full[0] and full[2] > budget.buffer_size
     assert not any(within and rows > full[2] for step, (within, _, rows) in at.items() if step <= steps)
     assert stops["finished"] == max(at)
+    resumed, again = resuming_tdmpc2.stop_again(budget)
+    assert resumed in stops.values() and at[resumed][0] and at[again][0] and again <= steps
+    assert not any(step % budget.episode_length == 0 for step in range(resumed, again)), "another episode begins"
 
 
 @pytest.mark.parametrize("steps", [*range(LEAST["dreamerv3"]["resume"], 260), 401, 1000])

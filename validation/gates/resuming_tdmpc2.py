@@ -3,8 +3,8 @@
 One run is never interrupted and saves nothing: the reference. A second one saves at every step, which may not change
 what it computes. Copies of what it saved, at steps in every phase of training, are then resumed, and each must go on
 as the reference did: actions, transitions, batches, losses, parameters, optimisers, running scale, evaluations and
-random states are compared (see `trace_tdmpc2`). One of them is stopped once more, within the same episode, and resumed
-from what it saved itself. Updates are made at two thirds of the steps, so that their count has to come back as well.
+random states are compared (see `trace_tdmpc2`). What a resumed run saves is resumed once more, within the episode in
+which it was resumed. Where the ratio of updates can be chosen it is 2/3, so that a count that begins anew is seen.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from tdmpc2_lean.validation.gates.trace import Dumped, SwitchedRecorder
 from tdmpc2_lean.validation.gates.trace_tdmpc2 import TDMPC2Budget
 
 MODULE = "tdmpc2_lean.validation.gates.resuming_tdmpc2"
+UTD = "2/3"
+AGAIN = "again.pt"  # what a run saved that had been resumed
 
 
 def planned(budget: TDMPC2Budget) -> tuple[dict[str, int], list[str]]:
@@ -51,35 +53,42 @@ def planned(budget: TDMPC2Budget) -> tuple[dict[str, int], list[str]]:
     return stops, [f"a stop {what}" for what, steps in places.items() if not steps]
 
 
+def stop_again(budget: TDMPC2Budget) -> tuple[int, int]:
+    """(step, later step of the same episode): a run that was resumed at the first is stopped at the other.
+
+    The last such pair of a budget that `planned` does not find too small.
+    """
+    length, stops = budget.episode_length, planned(budget)[0].values()
+    pairs = [(step, step + 1) for step in sorted(stops) if step % length and (step + 1) % length]
+    return max(pair for pair in pairs if pair[1] <= budget.steps)
+
+
 def resume(subject: GateSubject, budget: TDMPC2Budget) -> Iterator[Result]:
     """One result for saving, and one for each step at which the run is resumed."""
     if missing := without_settings("resume", subject.config, "checkpoint_minutes"):
         yield from missing
         return
     with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-resume-") as folder:
-        runs = ResumedRuns(subject.code_dir, budget, Path(folder))
+        runs = ResumedRuns(subject.code_dir, budget, Path(folder), {"utd": UTD} if "utd" in subject.config else {})
         yield runs.judged("resume/saving", "a run that saves at every step", lambda: runs.saving())
         for what, step in runs.stops.items():
             told = f"resumed at step {step}, {what}"
             yield runs.judged(f"resume/{step}", told, lambda step=step: runs.resumed(step))
-        if runs.twice is not None:
-            first, second = runs.twice
-            told = (
-                f"resumed at step {first}, stopped again at step {second} of the same episode, and resumed from there"
-            )
-            yield runs.judged(f"resume/{second}-again", told, lambda: runs.resumed(second, "resumed-again", "again.pt"))
+        first, again = stop_again(budget)
+        told = f"resumed at step {first} and again at {again}, within one episode"
+        yield runs.judged("resume/again", told, lambda: runs.resumed(again, "resumed-again", AGAIN))
+        yield runs.with_other_settings(first)
 
 
 class ResumedRuns:
-    """The runs of the gate, made in two processes: the two from the start, then all that are resumed."""
+    """The runs of the gate, made in two processes: the two from the start, then all that are resumed.
 
-    def __init__(self, code_dir: Path, budget: TDMPC2Budget, folder: Path):
-        self.code_dir, self.budget, self.folder = code_dir, budget, folder
+    settings: of all of them.
+    """
+
+    def __init__(self, code_dir: Path, budget: TDMPC2Budget, folder: Path, settings: dict):
+        self.code_dir, self.budget, self.folder, self.settings = code_dir, budget, folder, settings
         self.stops, _ = planned(budget)
-        length = budget.episode_length
-        within = [step for step in self.stops.values() if step % length and (step + 1) % length and step < budget.steps]
-        first = within[-2] if len(within) > 2 else within[0] if within else None
-        self.twice = (first, first + 1) if within else None
 
     def judged(self, gate: str, what: str, compare) -> Result:
         started = time.time()
@@ -93,9 +102,25 @@ class ResumedRuns:
         detail = f"{what}: {events} events equal, bit for bit, to the uninterrupted run"
         return Result(gate, PASS, detail, figures, time.time() - started)
 
+    def with_other_settings(self, step: int) -> Result:
+        """Whether a run is refused that would go on with another batch size."""
+        _ = self.from_start
+        gate, started = "resume/other-settings", time.time()
+        given = {"start": f"{step}.pt", "settings": {**self.settings, "batch_size": self.budget.batch_size + 1}}
+        budget = dataclasses.asdict(self.budget)
+        try:
+            found = process.call(f"{MODULE}:tried", self.code_dir, folder=str(self.folder), budget=budget, **given)
+        except process.ChildFailed as failure:
+            return failed_to_run(gate, failure, started)
+        if found["refused"]:
+            return Result(gate, PASS, "a run with another batch size is not resumed", {}, time.time() - started)
+        detail = f"resumed at step {step} with another batch size; first divergence at its first batch"
+        return Result(gate, FAIL, detail, {}, time.time() - started)
+
     def make(self, runs: dict[str, dict]) -> None:
         """Make runs in one process: name -> arguments of `train`. Traces are <name>.jsonl in the folder."""
         budget = dataclasses.asdict(self.budget)
+        runs = {name: arguments | {"settings": self.settings} for name, arguments in runs.items()}
         process.call(f"{MODULE}:train_all", self.code_dir, folder=str(self.folder), budget=budget, runs=runs)
 
     def trace_of(self, name: str) -> Path:
@@ -104,27 +129,29 @@ class ResumedRuns:
     @cached_property
     def from_start(self) -> None:
         """Makes the uninterrupted run, and the one that saves, with copies <step>.pt of what it saved."""
-        copied = list(self.stops.values())
+        copied = {step: f"{step}.pt" for step in self.stops.values()}
         self.make({"reference": {}, "saving": {"saving": True, "copied": copied}})
 
     @cached_property
     def from_copies(self) -> None:
-        """Makes all runs that are resumed."""
+        """Makes all runs that are resumed; one of them leaves what the last one is resumed from."""
         runs = {f"resumed-at-{step}": {"saving": True, "start": f"{step}.pt"} for step in self.stops.values()}
-        if self.twice is not None:
-            first, second = self.twice
-            runs[f"resumed-at-{first}"]["again"] = second
-            runs["resumed-again"] = {"saving": True, "start": "again.pt"}
-        self.make(runs)
+        first, again = stop_again(self.budget)
+        runs[f"resumed-at-{first}"]["copied"] = {again: AGAIN}
+        self.make(runs | {"resumed-again": {"saving": True, "start": AGAIN}})
 
     def saving(self) -> tuple[int, trace.Divergence | None]:
         """Events compared and the first divergence of the run that saves."""
         _ = self.from_start
         return self.compared(self.trace_of("reference"), "saving", 0, {"saving": True})
 
-    def resumed(self, step: int, name: str = "", start: str = "") -> tuple[int, trace.Divergence | None]:
-        """Events compared and the first divergence of the run resumed at a step; by default from the run that saves."""
-        name, start = name or f"resumed-at-{step}", start or f"{step}.pt"
+    def resumed(
+        self, step: int, name: str | None = None, start: str | None = None
+    ) -> tuple[int, trace.Divergence | None]:
+        """Events compared and the first divergence of the run resumed at a step.
+
+        name, start: of a run that was resumed before, and of what it was resumed from.
+        """
         _ = self.from_start, self.from_copies
         tail, skipped = self.folder / f"reference-from-{step}.jsonl", 0
         with open(self.trace_of("reference"), encoding="utf-8") as whole, open(tail, "w", encoding="utf-8") as file:
@@ -134,7 +161,8 @@ class ResumedRuns:
                     file.write(line)
                 else:
                     skipped += 1
-        return self.compared(tail, name, skipped, {"saving": True, "start": start})
+        arguments = {"saving": True, "start": start or f"{step}.pt"}
+        return self.compared(tail, name or f"resumed-at-{step}", skipped, arguments)
 
     def compared(
         self, reference: Path, subject: str, skipped: int, arguments: dict
@@ -161,23 +189,35 @@ def train_all(code_dir: Path, folder: str, budget: dict, runs: dict[str, dict]) 
     return {}
 
 
+def tried(code_dir: Path, folder: str, budget: dict, start: str, settings: dict) -> dict:
+    """Whether a run with these settings is refused where it would be resumed: {"refused": bool}."""
+    try:
+        train(code_dir, Path(folder), "tried", TDMPC2Budget(**budget), saving=True, settings=settings, start=start)
+    except ValueError as error:
+        return {"refused": "batch_size" in str(error)}
+    return {"refused": False}
+
+
 def train(
     code_dir: Path,
     folder: Path,
     name: str,
     budget: TDMPC2Budget,
     saving: bool = False,
-    copied: Sequence[int] = (),
+    copied: Mapping[int, str] | None = None,
+    settings: Mapping | None = None,
     start: str | None = None,
-    again: int | None = None,
     dump_at: int | None = None,
 ) -> None:
     """Trains within a budget, evaluating apart, and writes the trace.
 
-    saving: save at every step.        copied: steps at which to keep a copy of what is saved, as <step>.pt.
-    start: the copy to resume from; the trace then begins where the run goes on. again: the step at which to keep a copy
-    of what the resumed run itself saved, as again.pt.
+    saving: save at every step. copied: steps (JSON makes them text) at which to keep a copy of what is saved, with its
+    name. settings: of the configuration. start: the copy to resume from; the trace then begins where the run goes on.
     """
+    import random
+
+    import numpy as np
+    import torch
     from common.buffer import Buffer
     from common.logger import Logger
     from common.seed import set_seed
@@ -186,7 +226,8 @@ def train(
 
     from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration, learned_state, make_env, watch
 
-    settings = {"separate_eval": True, "utd": "2/3"}
+    settings = {"separate_eval": True, **(settings or {})}
+    copied = {int(step): file for step, file in (copied or {}).items()}
     if saving:
         settings |= {"checkpoint_minutes": 0, "checkpoint_mid_episode": True}
     cfg = configuration(code_dir, folder / name, budget.overrides() | settings)
@@ -200,6 +241,9 @@ def train(
         # Values are too small here to move the running scale from where a new one starts.
         agent.scale.value.fill_(3.0)
     else:
+        # Nothing here draws from Python's and NumPy's generators: they would stand where they were saved by themselves.
+        for seed in (random.seed, np.random.seed, torch.manual_seed):
+            seed(cfg.seed + 1)
         recorder.on = False
         shutil.copyfile(folder / start, trainer.checkpoint.path)
     load, save = trainer.checkpoint.load, trainer.checkpoint.save
@@ -212,9 +256,7 @@ def train(
     def copying_save(*args):
         save(*args)
         if trainer._step in copied:
-            shutil.copyfile(trainer.checkpoint.path, folder / f"{trainer._step}.pt")
-        if trainer._step == again:
-            shutil.copyfile(trainer.checkpoint.path, folder / "again.pt")
+            shutil.copyfile(trainer.checkpoint.path, folder / copied[trainer._step])
 
     trainer.checkpoint.load, trainer.checkpoint.save = switching_load, copying_save
     try:
