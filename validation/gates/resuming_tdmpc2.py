@@ -77,6 +77,7 @@ def resume(subject: GateSubject, budget: TDMPC2Budget) -> Iterator[Result]:
         first, again = stop_again(budget)
         told = f"resumed at step {first} and again at {again}, within one episode"
         yield runs.judged("resume/again", told, lambda: runs.resumed(again, "resumed-again", AGAIN))
+        yield runs.with_other_settings(first)
 
 
 class ResumedRuns:
@@ -100,6 +101,21 @@ class ResumedRuns:
             return Result(gate, FAIL, f"{what}: {here}", figures, time.time() - started)
         detail = f"{what}: {events} events equal, bit for bit, to the uninterrupted run"
         return Result(gate, PASS, detail, figures, time.time() - started)
+
+    def with_other_settings(self, step: int) -> Result:
+        """Whether a run is refused that would go on with another batch size."""
+        _ = self.from_start
+        gate, started = "resume/other-settings", time.time()
+        given = {"start": f"{step}.pt", "settings": {**self.settings, "batch_size": self.budget.batch_size + 1}}
+        budget = dataclasses.asdict(self.budget)
+        try:
+            found = process.call(f"{MODULE}:tried", self.code_dir, folder=str(self.folder), budget=budget, **given)
+        except process.ChildFailed as failure:
+            return failed_to_run(gate, failure, started)
+        if found["refused"]:
+            return Result(gate, PASS, "a run with another batch size is not resumed", {}, time.time() - started)
+        detail = f"resumed at step {step} with another batch size; first divergence at its first batch"
+        return Result(gate, FAIL, detail, {}, time.time() - started)
 
     def make(self, runs: dict[str, dict]) -> None:
         """Make runs in one process: name -> arguments of `train`. Traces are <name>.jsonl in the folder."""
@@ -171,6 +187,15 @@ def train_all(code_dir: Path, folder: str, budget: dict, runs: dict[str, dict]) 
     for name, arguments in runs.items():
         train(code_dir, Path(folder), name, TDMPC2Budget(**budget), **arguments)
     return {}
+
+
+def tried(code_dir: Path, folder: str, budget: dict, start: str, settings: dict) -> dict:
+    """Whether a run with these settings is refused where it would be resumed: {"refused": bool}."""
+    try:
+        train(code_dir, Path(folder), "tried", TDMPC2Budget(**budget), saving=True, settings=settings, start=start)
+    except ValueError as error:
+        return {"refused": "batch_size" in str(error)}
+    return {"refused": False}
 
 
 def train(
