@@ -214,6 +214,10 @@ def train(
     saving: save at every step. copied: steps (JSON makes them text) at which to keep a copy of what is saved, with its
     name. settings: of the configuration. start: the copy to resume from; the trace then begins where the run goes on.
     """
+    import random
+
+    import numpy as np
+    import torch
     from common.buffer import Buffer
     from common.logger import Logger
     from common.seed import set_seed
@@ -237,6 +241,9 @@ def train(
         # Values are too small here to move the running scale from where a new one starts.
         agent.scale.value.fill_(3.0)
     else:
+        # Nothing here draws from Python's and NumPy's generators: they would stand where they were saved by themselves.
+        for seed in (random.seed, np.random.seed, torch.manual_seed):
+            seed(cfg.seed + 1)
         recorder.on = False
         shutil.copyfile(folder / start, trainer.checkpoint.path)
     load, save = trainer.checkpoint.load, trainer.checkpoint.save
