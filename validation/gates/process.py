@@ -81,7 +81,7 @@ for _core in sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity")
     free_cores.put(_core)
 
 
-class Flag:
+class Raised:
     """What threading.Event is, but for waiting: without its lock, on which a handler of signals that is entered again
     while it sets one would wait for itself."""
 
@@ -99,7 +99,7 @@ class Flag:
 
 
 slots: threading.Semaphore | None = None  # see `at_once`
-interrupted = Flag()  # `interrupt` was called; cleared by `ended_by_signals`
+interrupted = Raised()  # `interrupt` was called; cleared by `ended_by_signals`
 
 DEATH_OF_PARENT = 1  # Linux's PR_SET_PDEATHSIG
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
