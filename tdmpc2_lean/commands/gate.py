@@ -70,9 +70,25 @@ def list_gates(upstream):
 @click.option("--account-only", is_flag=True, help="Only say what differs from the reference; run no gate.")
 @click.option("--anew", is_flag=True, help="Run everything again, whatever is on record from earlier runs here.")
 @click.option("--controls", is_flag=True, help="Run the gates on mutants, each of which must be rejected.")
+@click.option(
+    "--at-once", type=click.IntRange(1), help="Processes of gates at a time; default: the physical cores usable here."
+)
 @click.option("--allow-local-changes", is_flag=True, help="Judge a checkout that differs from its commit.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the report to this file.")
-def run(names, upstream, checkout, steps, task, against, account_only, anew, controls, allow_local_changes, json_file):
+def run(
+    names,
+    upstream,
+    checkout,
+    steps,
+    task,
+    against,
+    account_only,
+    anew,
+    controls,
+    at_once,
+    allow_local_changes,
+    json_file,
+):
     """Run gates; all of them unless NAMEs are given.
 
     \b
@@ -131,7 +147,8 @@ def run(names, upstream, checkout, steps, task, against, account_only, anew, con
     if not controls and not anew:
         report = running.same_text(subject, budget) or running.recalled(subject, gates, budget)
     if report is None:
-        report = running.run(subject, names, budget, controls, tell, recalling=not anew and not controls)
+        recalling = not anew and not controls
+        report = running.run(subject, names, budget, controls, tell, at_once, recalling)
         if not controls:
             running.keep(subject, gates, budget, report)
     elif report.recorded:

@@ -1,5 +1,6 @@
 """Every difference is accounted for, what was executed is known, and what nobody executed is UNPROVED by its name."""
 
+import dataclasses
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from click.testing import CliRunner
 
 from tdmpc2_lean.commands.gate import gate as gate_command
 from tdmpc2_lean.upstreams import UPSTREAMS
-from tdmpc2_lean.validation.gates import accounting, executed, verdicts
+from tdmpc2_lean.validation.gates import accounting, executed, suites, verdicts
+from tdmpc2_lean.validation.gates import run as running
 from tdmpc2_lean.validation.gates.accounting import account, importable, read_code
 from tdmpc2_lean.validation.gates.blind_spots import BlindSpot
 from tdmpc2_lean.validation.gates.results import (
@@ -322,3 +324,40 @@ def test_what_passed_is_answered_from_the_record_until_something_is_run_anew(min
     done = run()
     assert done.return_value == 0 and len(calls) == 1 and "a run here on 2" in done.output
     assert run("--anew").return_value == 0 and len(calls) == 2
+
+
+def test_a_gate_that_executes_nothing_of_the_changes_answers_as_without_them(miniature, tmp_path, monkeypatch):
+    from tdmpc2_lean import places
+    from tdmpc2_lean.validation.gates import process
+
+    subject = find_subject("miniature")  # made before the cache is another
+    monkeypatch.setattr(places, "cache_dir", lambda: tmp_path / "cache")
+    gates = suites.chosen(["utd-count"])
+    budget = suites.suite_of("tdmpc2").budget()
+    report = running.run(subject, ["utd-count"], budget)
+    assert "trainer/online_trainer.py:OnlineTrainer.train" in report.executed["utd-count"]
+    assert "common/math.py:symlog" not in report.executed["utd-count"]
+    running.keep(subject, gates, budget, report)
+    monkeypatch.setattr(process, "start", lambda *_: ("it ran", 1))
+
+    def fork(name, *edits):
+        root = fork_of(miniature, tmp_path / name, True, *edits)
+        return dataclasses.replace(subject, code_dir=root / "tdmpc2", series=None)
+
+    def is_run(fork):
+        report = running.run(fork, ["utd-count"], budget, recalling=True)
+        results = [one for one in report.results if one.gate.startswith("utd-count")]
+        if any("it ran" in one.detail for one in results):
+            return True
+        assert len(results) == 9 and all(one.ok and "none of which it executes" in one.detail for one in results)
+        assert report.outcome == UNPROVED, "nobody has judged the change itself"
+        return False
+
+    elsewhere = ("common/math.py", "x.sign() * x.abs().log1p()", "x.sign() * x.abs().log1p() + 1")
+    assert not is_run(fork("elsewhere", elsewhere))
+    there = ("trainer/online_trainer.py", "def train(self):", "def train(self):\n\t\tprint('hello')")
+    assert is_run(fork("there", there))
+    at_import = ("common/math.py", "def symlog(x):", "def symlog(x, y=print('hello')):")
+    assert is_run(fork("at import", at_import)), "a default is evaluated without a call"
+    beside = ("common/math.py", "import torch\n", "import torch, time\n")
+    assert is_run(fork("beside a function", elsewhere, beside))

@@ -1,11 +1,15 @@
 """Processes of gates: what fails there is told apart, code under test from the machine it runs on."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +58,28 @@ def test_what_xla_compiles_runs_on_one_core(call):
     seen = call("cores", stack=process.JAX)
     assert len(seen["cores"]) == 1 and seen["cores"][0] in os.sched_getaffinity(0) and not seen["torch"]
     assert call("cores") == {"cores": sorted(os.sched_getaffinity(0)), "torch": True}
+
+
+def test_no_more_processes_run_at_once_than_are_allowed(tmp_path, monkeypatch):
+    running, most, lock = [0], [0], threading.Lock()
+
+    def start(request, *_):
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        with lock:
+            running[0] -= 1
+        Path(json.loads(request.read_text())["answer"]).write_text("{}")
+        return "", 0
+
+    monkeypatch.setattr(process, "start", start)
+    for count in (1, 2, 5):
+        most[0] = 0
+        with process.at_once(count), ThreadPoolExecutor(5) as pool:
+            assert list(pool.map(lambda n: process.call("a:b", tmp_path, number=n), range(10))) == [{}] * 10
+        assert most[0] == count
+    assert process.slots is None
 
 
 def test_only_the_code_under_test_is_first_on_the_path(call, tmp_path):

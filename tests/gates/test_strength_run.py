@@ -28,6 +28,10 @@ def answer(code_dir, number=1, **_):
     import probed
     return {"number": probed.value(number), "pid": os.getpid()}
 
+def chance(code_dir):
+    import random, numpy
+    return {"numpy": numpy.random.rand(), "python": random.random(), "variable": os.environ.get("FORK_PROBE", "")}
+
 def turn(code_dir):
     while True:
         pass
@@ -73,6 +77,17 @@ def test_forked_processes_answer_as_new_ones_do_note_lines_and_stay_within_their
         parents = [parent for parent, _ in forks.parents.values()]
     assert process.start is process.in_a_new_process
     assert all(parent.poll() is not None for parent in parents)
+
+
+def test_what_nobody_seeds_is_another_in_every_fork_and_variables_are_those_of_the_moment(probe, monkeypatch):
+    """A fork shares NumPy's global state with its parent: a run that nobody seeds would seem to repeat itself."""
+    monkeypatch.setattr("tdmpc2_lean.validation.gates.strength.forks.LIBRARIES", {True: "json", False: "numpy"})
+    with serving():
+        first = process.call("fork_probe:chance", probe, stack=NO_TORCH)
+        monkeypatch.setenv("FORK_PROBE", "now")
+        second = process.call("fork_probe:chance", probe, stack=NO_TORCH)
+    assert first["numpy"] != second["numpy"] and first["python"] != second["python"]
+    assert (first["variable"], second["variable"]) == ("", "now")
 
 
 def test_what_stays_as_it_is_answers_once_and_a_mutant_every_time(probe, tmp_path):

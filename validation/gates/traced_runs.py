@@ -104,7 +104,7 @@ class TracedRuns:
                         code_dir,
                         shim,
                         tracing.stack,
-                        expected,
+                        expected=expected,
                         trace=str(path),
                         budget=budget,
                         dump_at=dump_at,
