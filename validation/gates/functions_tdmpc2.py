@@ -40,6 +40,7 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
     table = {
         "bins": bins,
         "formulas": formulas,
+        "double-precision": lambda case: double_precision(case, code_dir),
         "running-scale": lambda case: running_scale(case, code_dir),
         "percentiles": lambda case: percentiles(case, code_dir),
         "layers": layers_,
@@ -190,6 +191,46 @@ def formulas(case: Case) -> None:
         for number, guess in enumerate(([0.1, 0.9, 0.5, 0.6, 0.51, 0.49], [0.9] * 6, [0.0] * 6, [0.5] * 6)):
             case.record(f"terminations {number}", statistics(torch.tensor(guess).unsqueeze(-1), target))
         case.record("no terminations", statistics(torch.tensor([[0.7], [0.2]]), torch.zeros(2, 1)))
+
+
+def double_precision(case: Case, code_dir: Path) -> None:
+    """Formulas, and planning, where tensors are of another kind than torch makes by default: kinds that are named."""
+    import torch
+    from common import math
+
+    cfg = SimpleNamespace(vmin=-3, vmax=5, num_bins=9, bin_size=1.0)
+    values, logits = torch.linspace(-200, 200, 41, dtype=torch.float64).unsqueeze(1), torch.randn(41, 9)
+    found = {"two-hot": math.two_hot(values, cfg), "inverse": math.two_hot_inv(logits.double(), cfg)}
+    found |= {"loss": math.soft_ce(logits.double(), values, cfg)}
+    case.record("formulas", found)
+    if hasattr(math, "termination_statistics"):
+        guess, ends = torch.rand(30, 1, dtype=torch.float64), (torch.rand(30, 1) < 0.4).double()
+        case.record("terminations", math.termination_statistics(guess, ends))
+    torch.set_default_dtype(torch.float64)
+    try:
+        for overrides in ({}, {"episodic": True}):
+            agent = make_agent(code_dir, overrides, spread=0.3)
+            kinds = {name: str(x.dtype) for name, x in [*agent.named_parameters(), *agent.named_buffers()]}
+            case.record("kinds of an agent's tensors", kinds)
+            obs = observations(agent, 3)
+            z = agent.model.encode(obs[:1], None).repeat(agent.cfg.num_samples, 1)
+            actions = torch.rand(agent.cfg.horizon, len(z), agent.cfg.action_dim)
+            refused(case, "an agent of two kinds plans", lambda agent=agent, obs=obs: agent.act(obs[0], t0=True))
+            agent.double()
+            for name, make in {
+                "value": lambda agent=agent, z=z, a=actions: agent._estimate_value(z, a, None),
+                "first plan": lambda agent=agent, o=obs[0]: agent.act(o, t0=True),
+                "next plan": lambda agent=agent, o=obs[1]: agent.act(o),
+                "policy": lambda agent=agent, z=z: agent.model.pi(z, None)[0],
+                "entropy": lambda agent=agent, z=z: agent.model.pi(z, None)[1]["scaled_entropy"],
+                "number of values": lambda agent=agent, z=z, a=actions[0]: agent.model.Q(z, a, None),
+            }.items():
+                try:
+                    case.record(name, found=make().detach())
+                except Exception as error:
+                    case.record(name, error=type(error).__name__)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def running_scale(case: Case, code_dir: Path) -> None:
