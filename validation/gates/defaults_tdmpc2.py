@@ -7,6 +7,8 @@ the optimisers' groups, every parameter's shape and initial value, the random st
 what W&B is told; and the environments themselves: spaces, lengths, transitions, pictures.
 """
 
+import importlib
+import importlib.util
 import os
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -154,8 +156,8 @@ def started_with(
 
 def looked_at(case: Case, settings: Mapping, environment: Mapping | None = None) -> tuple[list[str], list[dict]]:
     """What train.py prints up to its trainer, of whichever kind, and what that trainer is given."""
-    from trainer import offline_trainer, online_trainer
-
+    modules = {f"trainer.{kind}_trainer": f"{kind.title()}Trainer" for kind in ("online", "offline")}
+    kinds = [(importlib.import_module(module), name) for module, name in modules.items() if is_there(module)]
     seen = []
 
     def stand_in(kind):
@@ -171,7 +173,6 @@ def looked_at(case: Case, settings: Mapping, environment: Mapping | None = None)
 
         return StartLook
 
-    kinds = (online_trainer, "OnlineTrainer"), (offline_trainer, "OfflineTrainer")
     before = [getattr(module, name) for module, name in kinds]
     for module, name in kinds:
         setattr(module, name, stand_in(name))
@@ -181,6 +182,11 @@ def looked_at(case: Case, settings: Mapping, environment: Mapping | None = None)
         for (module, name), official in zip(kinds, before, strict=True):
             setattr(module, name, official)
     return lines, seen
+
+
+def is_there(module: str) -> bool:
+    """Whether the checkout has a module; others of its modules may be imported, not this one."""
+    return importlib.util.find_spec(module) is not None
 
 
 def few_tasks(case: Case, code_dir: Path, told: stand_ins.Told) -> None:

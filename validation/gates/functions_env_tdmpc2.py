@@ -105,6 +105,8 @@ def dm_control_wrapper(case: Case) -> None:
     import numpy as np
     from envs import dmcontrol
 
+    if not hasattr(dmcontrol, "get_obs_shape"):
+        raise Lacking("dm_control's wrapper as the official code has it")
     pixels = getattr(dmcontrol, "Pixels", None)
     case.record("shape of observations", shape=repr(dmcontrol.get_obs_shape(ScriptedSuite())))
     for domain, dtype in (("quadruped", "float64"), ("cheetah", "float32")):
@@ -282,6 +284,8 @@ def make_env(case: Case, code_dir: Path) -> None:
     import gymnasium as gym
     import numpy as np
 
+    if not hasattr(envs, "make_mujoco_env"):
+        raise Lacking("makers of environments of several simulators")
     official = {name: getattr(envs, f"make_{name}_env") for name in SIMULATORS}
     box = gym.spaces.Box(low=0, high=1, shape=(3,))
 

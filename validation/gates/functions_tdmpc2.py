@@ -45,8 +45,11 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
     table = {
         "bins": bins,
         "formulas": formulas,
+        "double-precision": lambda case: double_precision(case, code_dir),
         "running-scale": lambda case: running_scale(case, code_dir),
+        "percentiles": lambda case: percentiles(case, code_dir),
         "layers": layers_,
+        "encoders": encoders,
         "networks": lambda case: networks(case, make_agent(code_dir)),
         "networks-episodic": lambda case: networks(case, make_agent(code_dir, {"episodic": True})),
         "networks-one-action": lambda case: networks(case, make_agent(code_dir, action_dim=1)),
@@ -195,6 +198,46 @@ def formulas(case: Case) -> None:
         case.record("no terminations", statistics(torch.tensor([[0.7], [0.2]]), torch.zeros(2, 1)))
 
 
+def double_precision(case: Case, code_dir: Path) -> None:
+    """Formulas, and planning, where tensors are of another kind than torch makes by default: kinds that are named."""
+    import torch
+    from common import math
+
+    cfg = SimpleNamespace(vmin=-3, vmax=5, num_bins=9, bin_size=1.0)
+    values, logits = torch.linspace(-200, 200, 41, dtype=torch.float64).unsqueeze(1), torch.randn(41, 9)
+    found = {"two-hot": math.two_hot(values, cfg), "inverse": math.two_hot_inv(logits.double(), cfg)}
+    found |= {"loss": math.soft_ce(logits.double(), values, cfg)}
+    case.record("formulas", found)
+    if hasattr(math, "termination_statistics"):
+        guess, ends = torch.rand(30, 1, dtype=torch.float64), (torch.rand(30, 1) < 0.4).double()
+        case.record("terminations", math.termination_statistics(guess, ends))
+    torch.set_default_dtype(torch.float64)
+    try:
+        for overrides in ({}, {"episodic": True}):
+            agent = make_agent(code_dir, overrides, spread=0.3)
+            kinds = {name: str(x.dtype) for name, x in [*agent.named_parameters(), *agent.named_buffers()]}
+            case.record("kinds of an agent's tensors", kinds)
+            obs = observations(agent, 3)
+            z = agent.model.encode(obs[:1], None).repeat(agent.cfg.num_samples, 1)
+            actions = torch.rand(agent.cfg.horizon, len(z), agent.cfg.action_dim)
+            refused(case, "an agent of two kinds plans", lambda agent=agent, obs=obs: agent.act(obs[0], t0=True))
+            agent.double()
+            for name, make in {
+                "value": lambda agent=agent, z=z, a=actions: agent._estimate_value(z, a, None),
+                "first plan": lambda agent=agent, o=obs[0]: agent.act(o, t0=True),
+                "next plan": lambda agent=agent, o=obs[1]: agent.act(o),
+                "policy": lambda agent=agent, z=z: agent.model.pi(z, None)[0],
+                "entropy": lambda agent=agent, z=z: agent.model.pi(z, None)[1]["scaled_entropy"],
+                "number of values": lambda agent=agent, z=z, a=actions[0]: agent.model.Q(z, a, None),
+            }.items():
+                try:
+                    case.record(name, found=make().detach())
+                except Exception as error:
+                    case.record(name, error=type(error).__name__)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def running_scale(case: Case, code_dir: Path) -> None:
     """Percentiles of batches of many sizes, below, at and above the clamp; the average's rate; its state."""
     import torch
@@ -210,14 +253,6 @@ def running_scale(case: Case, code_dir: Path) -> None:
             x = width * torch.randn(size, 1)
             scale.update(x)
             case.record(f"batch {number}", value=scale.value, scaled=scale(x), many=scale(x.repeat(4, 1, 1)))
-        x = 4 * torch.randn(30, 1)
-        updated, left = scale(x, update=True), scale(x, update=False)
-        case.record("updated by the call", updated=updated, left=left, value=scale.value)
-        for kind in (torch.float32, torch.float64):
-            wide = torch.randn(11, 3, 2, dtype=kind)
-            found = scale._percentile(wide)
-            case.record("percentiles of many", found=found, kind=str(found.dtype))
-        case.record("percentiles of one", found=scale._percentile(torch.tensor([[2.5]])))
         # A spread of exactly 1: the clamp's edge
         scale.update(torch.linspace(0, 1 / 0.9, 101).unsqueeze(1))
         case.record("at the clamp", value=scale.value)
@@ -227,6 +262,24 @@ def running_scale(case: Case, code_dir: Path) -> None:
         another.update(5 * torch.randn(64, 1))
         case.record("restored", another.state_dict())
         case.record("device and kind", {k: f"{v.device} {v.dtype} {v.shape}" for k, v in another.state_dict().items()})
+
+
+def percentiles(case: Case, code_dir: Path) -> None:
+    """A scale that is updated by the call that scales; percentiles of arrays of many dimensions and kinds."""
+    import torch
+    from common.scale import RunningScale
+
+    from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration
+
+    scale = RunningScale(configuration(code_dir, Path.cwd(), SMALL | {"tau": 0.3}))
+    for kind in (torch.float32, torch.float64):
+        wide = torch.randn(11, 3, 2, dtype=kind)
+        found = scale._percentile(wide)
+        case.record("percentiles of many", found=found, kind=str(found.dtype))
+    case.record("percentiles of one", found=scale._percentile(torch.tensor([[2.5]])))
+    x = 4 * torch.randn(30, 1)
+    updated, left = scale(x, update=True), scale(x, update=False)
+    case.record("updated by the call", updated=updated, left=left, value=scale.value)
 
 
 def layers_(case: Case) -> None:
@@ -283,7 +336,6 @@ def layers_(case: Case) -> None:
         looked_at("ShiftAug by default", augment(), frames)
         refused(case, "frames that are not square", lambda: augment(3)(frames[..., :60]))
         refused(case, "frames of another size", lambda: conv((9, 84, 84), 4))
-    encoders(case)
     case.random_states()
 
 

@@ -77,6 +77,7 @@ UNREACHABLE = (
     Unreachable("CUDA: read as the CPU, or never asked for on one", r"torch\.cuda\b|cuda:0|'cuda'|\"cuda\"|\bxpu\b"),
     Unreachable("CUDA: transfers and graphs, without effect on a CPU", r"non_blocking|pin_memory|capturable|cudagraph"),
     Unreachable("CUDA: settings of its libraries", r"backends\.cudnn|matmul_precision|mem_get_info"),
+    Unreachable("devices: tensors go where others are, here always the CPU", r"^device=(?!cfg)[\w.]+\.device$"),
     Unreachable("compiled graphs: other bits, gates run eager", r"torch\.compile\b|TORCHDYNAMO|TORCH_LOGS"),
     Unreachable("compiled graphs: other bits, gates run eager", r"\.compile\b", within=True, executed=False),
     Unreachable("needs CUDA", r"cuda|mem_free", within=True, executed=False),
