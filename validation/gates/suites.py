@@ -12,8 +12,10 @@ from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.upstreams.registry import upstream_named
 from tdmpc2_lean.validation.gates import (
     blind_spots,
+    defaults_dreamerv3,
     defaults_tdmpc2,
     dreamerv3,
+    functions_dreamerv3,
     functions_tdmpc2,
     identity,
     outputs_tdmpc2,
@@ -118,6 +120,18 @@ TDMPC2_GATES = by_name(
 )
 
 DREAMERV3_GATES = by_name(
+    Gate(
+        "defaults",
+        "a run starts with what the official `main` resolves: settings, scripts, sizes, initial values",
+        lambda subject, runs: defaults_dreamerv3.defaults(subject),
+        with_reference=True,
+    ),
+    Gate(
+        "functions",
+        "functions, losses and updates are the official ones on inputs that short runs never meet",
+        lambda subject, runs: functions_dreamerv3.functions(subject),
+        with_reference=True,
+    ),
     Gate(
         "default-identity",
         "patched code at default settings trains as the unpatched does, bit for bit",
