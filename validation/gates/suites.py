@@ -18,6 +18,7 @@ from tdmpc2_lean.validation.gates import (
     functions_dreamerv3,
     functions_tdmpc2,
     identity,
+    outputs_dreamerv3,
     outputs_tdmpc2,
     planning,
     resuming_dreamerv3,
@@ -125,12 +126,20 @@ DREAMERV3_GATES = by_name(
         "a run starts with what the official `main` resolves: settings, scripts, sizes, initial values",
         lambda subject, runs: defaults_dreamerv3.defaults(subject),
         with_reference=True,
+        blind=blind_spots.DEFAULTS_DREAMERV3,
     ),
     Gate(
         "functions",
         "functions, losses and updates are the official ones on inputs that short runs never meet",
         lambda subject, runs: functions_dreamerv3.functions(subject),
         with_reference=True,
+    ),
+    Gate(
+        "outputs",
+        "logs, checkpoints and evaluations of the official `main` are those of the official code",
+        lambda subject, runs: outputs_dreamerv3.outputs(subject),
+        with_reference=True,
+        blind=blind_spots.OUTPUTS_DREAMERV3,
     ),
     Gate(
         "default-identity",
