@@ -72,15 +72,27 @@ TRAINING_TDMPC2 = (
     BOUNDS,
 )
 
-TRAINING_DREAMERV3 = (
+NETWORKS_DREAMERV3 = (
     BlindSpot("embodied/jax/utils.py:Normalize*", "", "its scales stay at their limit"),
     BlindSpot("embodied/jax/outs.py:TwoHot*", "", "its values stay within the inner bins"),
     BlindSpot("embodied/jax/opt.py:*", r"agc|pmin|warmup|anneal|decay", "its updates are few and small"),
     BlindSpot("*", r"terminal|contdisc|horizon", "no episode of it terminates"),
+    BOUNDS,
+)
+
+TRAINING_DREAMERV3 = (
+    *NETWORKS_DREAMERV3,
     BlindSpot("embodied/core/logger*", "", "what the logger writes is not compared"),
     BlindSpot(
         "embodied/run/*", r"\blog|\bsave|usage|report_stats|print", "what is logged and saved is not compared whole"
     ),
     BlindSpot("dreamerv3/main.py:*", r"seed|size|online|fracs|logger", "it is given its seed and sizes"),
-    BOUNDS,
 )
+
+# Of networks it looks at shapes, and at initial values; losses and updates are traced for that and never compared.
+DEFAULTS_DREAMERV3 = tuple(
+    BlindSpot(ids, "", "of networks it compares shapes and initial values")
+    for ids in ("embodied/jax/*", "dreamerv3/agent.py:*", "dreamerv3/rssm.py:*")
+)
+
+OUTPUTS_DREAMERV3 = NETWORKS_DREAMERV3

@@ -12,6 +12,7 @@ import hashlib
 import json
 import platform
 import random
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,7 @@ from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result,
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 from tdmpc2_lean.validation.gates.trace import as_array, exact
 from tdmpc2_lean.validation.gates.traced_runs import TDMPC2, Tracing
-from tdmpc2_lean.versions import versions
+from tdmpc2_lean.versions import DREAMERV3, PACKAGES, versions
 
 SAMPLE = 48  # elements of an array that are written out beside its digest
 MOST_KEPT = 60  # answers of references; the oldest go first
@@ -73,13 +74,13 @@ def written(value) -> list:
 
 
 def seeded(seed: int = 0) -> None:
-    """Seeds Torch, NumPy and Python; the checkout's own seeding is under test."""
+    """Seeds Python, NumPy, and Torch where it is used; the checkout's own seeding is under test."""
     import numpy as np
-    import torch
 
     random.seed(seed)
     np.random.seed(seed)
-    torch.manual_seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
 
 
 def recorded(cases: Mapping[str, Callable[[Case], None]], names: list[str] | None = None) -> dict:
@@ -249,7 +250,7 @@ def kept(function: str, code_dir: Path, tracing: Tracing, names: list[str] | Non
     what computes, and the processor, whose instructions decide how sums are rounded.
     """
     key = hashlib.sha256()
-    told = [function, names, versions(), platform.machine(), processor()]
+    told = [function, names, versions((*PACKAGES, *DREAMERV3)), platform.machine(), processor()]
     key.update(json.dumps(told, sort_keys=True).encode())
     for folder, pattern in ((code_dir, "*"), (Path(__file__).parent, "*.py")):
         files = folder.rglob(pattern) if folder == code_dir else folder.glob(pattern)

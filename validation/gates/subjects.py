@@ -66,8 +66,18 @@ class GateSubject:
         known = UPSTREAMS[self.upstream]
         prefix = f"{known.code}/" if known.code else ""
         series = self.series or read_series(self.reference.upstream)
-        left_out = known.release.left_out if self.reference.release else ()
-        return accounting.patched_alike(self.files, self.official, series, prefix, left_out)
+        if not self.reference.release:
+            return accounting.patched_alike(self.files, self.official, series, prefix)
+        if self.series is not None:
+            names = [patch.name for patch in read_series(self.reference.upstream).patches]
+            whole = patched.materialise(self.reference, names)
+            return accounting.read_code(whole.code_dir, self.official), tuple(name for name, _ in whole.patches)
+        # Files of ours that stand where the release leaves some out are not patched: they are made for the patches.
+        ours = patched.supplied_files(known.release, ())
+        bare = {path: data for path, data in self.official.items() if prefix + path not in ours}
+        files, names = accounting.patched_alike(self.files, bare, series, prefix, known.release.left_out)
+        supplied = patched.supplied_files(known.release, names)
+        return files | {path.removeprefix(prefix): data for path, data in supplied.items()}, names
 
     @cached_property
     def accounting(self) -> accounting.Accounting:

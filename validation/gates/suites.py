@@ -12,10 +12,13 @@ from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.upstreams.registry import upstream_named
 from tdmpc2_lean.validation.gates import (
     blind_spots,
+    defaults_dreamerv3,
     defaults_tdmpc2,
     dreamerv3,
+    functions_dreamerv3,
     functions_tdmpc2,
     identity,
+    outputs_dreamerv3,
     outputs_tdmpc2,
     planning,
     promises_tdmpc2,
@@ -127,6 +130,26 @@ TDMPC2_GATES = by_name(
 )
 
 DREAMERV3_GATES = by_name(
+    Gate(
+        "defaults",
+        "a run starts with what the official `main` resolves: settings, scripts, sizes, initial values",
+        lambda subject, runs: defaults_dreamerv3.defaults(subject),
+        with_reference=True,
+        blind=blind_spots.DEFAULTS_DREAMERV3,
+    ),
+    Gate(
+        "functions",
+        "functions, losses and updates are the official ones on inputs that short runs never meet",
+        lambda subject, runs: functions_dreamerv3.functions(subject),
+        with_reference=True,
+    ),
+    Gate(
+        "outputs",
+        "logs, checkpoints and evaluations of the official `main` are those of the official code",
+        lambda subject, runs: outputs_dreamerv3.outputs(subject),
+        with_reference=True,
+        blind=blind_spots.OUTPUTS_DREAMERV3,
+    ),
     Gate(
         "default-identity",
         "patched code at default settings trains as the unpatched does, bit for bit",
