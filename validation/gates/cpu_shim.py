@@ -8,7 +8,8 @@ with some things read differently: the strings 'cuda:0' and 'cuda' as 'cpu', the
 
 Code from before 2025 needs two things more. Until September 2024 its buffer draws the next batch ahead, in a thread
 that shares the random stream, so that no two runs are alike: `prefetch=1` is read as 0. Until December 2024 it imports
-gym; where that is not installed, `gym_stand_in` is imported in its place.
+gym; where that is not installed, `gym_stand_in` is imported in its place. The first commits import the environments
+of other packages for any task; those that are not there are read as knowing no task.
 
 All of it is done only where the code asks for it (`needs`), and shares nothing with the patches `device`, `seeding` and
 `current-stack`, which it helps to judge.
@@ -24,9 +25,10 @@ from pathlib import Path
 
 from tdmpc2_lean.parsing import parse
 
-CUDA, AHEAD, GYM = "CUDA", "batches drawn ahead", "gym"
+CUDA, AHEAD, GYM, OTHERS = "CUDA", "batches drawn ahead", "gym", "other environments"
 STAND_IN = "tdmpc2_lean.validation.gates.gym_stand_in"
 IMPORTS_GYM = re.compile(rb"^import gym\b(?!\s+as)", re.MULTILINE)
+WANTS_OTHERS = re.compile(rb"^from envs\.maniskill import", re.MULTILINE)
 DRAWS_AHEAD = re.compile(rb"\bprefetch=[1-9]")
 
 
@@ -45,6 +47,8 @@ def needs(code_dir: Path) -> dict[str, str]:
     environments = code_dir / "envs" / "__init__.py"
     if environments.exists() and IMPORTS_GYM.search(environments.read_bytes()) and not importlib.util.find_spec("gym"):
         found[GYM] = "a stand-in for gym, which is not installed"
+    if environments.exists() and WANTS_OTHERS.search(environments.read_bytes()):
+        found[OTHERS] = "without the environments that are not installed"
     return found
 
 
@@ -72,6 +76,14 @@ class ReadForCPU(ast.NodeTransformer):
                 if alias.name == "gym":
                     alias.name, alias.asname = STAND_IN, alias.asname or "gym"
         return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        if OTHERS not in self.what or node.module not in ("envs.maniskill", "envs.metaworld", "envs.myosuite"):
+            return node
+        name = node.names[0].asname
+        unknown = ast.parse(f"def {name}(cfg): raise UnknownTaskError(cfg.task)").body
+        missing = ast.ExceptHandler(ast.Name("ImportError", ast.Load()), None, unknown)
+        return ast.copy_location(ast.Try([node], [missing], [], []), node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
