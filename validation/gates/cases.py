@@ -175,7 +175,8 @@ def verdict(gate: str, expected: Mapping, found: Mapping, against: str) -> Resul
     if here is None:
         count = sum(len(event["values"]) for event in expected["events"])
         figures = {"events": events, "values": count}
-        without = f"; without {', '.join(expected['without'])}, which the checkout lacks" if expected.get("without") else ""
+        missing = ", ".join(expected.get("without", ()))
+        without = f"; without {missing}, which the checkout lacks" if missing else ""
         told = f"{count} values of {events} events equal, bit for bit{without}"
         return Result(gate, PASS, told, figures, seconds)
     figures = {"event": events, "differing": here[1]}
