@@ -16,7 +16,7 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching import anchors
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors, Match, NotFound
-from tdmpc2_lean.patching.series import Edit, Patch, Snippet, language
+from tdmpc2_lean.patching.series import Edit, Patch, Place, Snippet, language
 from tdmpc2_lean.patching.source import (
     BOM,
     SourceText,
@@ -81,7 +81,7 @@ def render(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str] = (
         if is_left_out(edit.file, left_out) and edit.file not in now:
             continue
         try:
-            changed[edit.file] = _edited(edit, now)
+            changed |= _first_that_fits(edit, now)
         except NotFound as error:
             pattern = edit.find or edit.key
             lost.append(LostAnchor(patch.name, edit.number, edit.file, edit.inside, pattern, str(error)))
@@ -100,8 +100,12 @@ def render(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str] = (
 
 def already_there(patch: Patch, files: Mapping[str, bytes]) -> bool:
     """Whether the code has by itself what the patch does, as a commit has in which upstream did the same."""
-    place = patch.already
-    data = files.get(place.file) if place else None
+    return any(is_there(place, files) for place in patch.already)
+
+
+def is_there(place: Place, files: Mapping[str, bytes]) -> bool:
+    """Whether what a place is known by matches in its file."""
+    data = files.get(place.file)
     if data is None:
         return False
     try:
@@ -147,6 +151,28 @@ def parse_problem(file: str, data: bytes) -> str | None:
     return None
 
 
+def _first_that_fits(edit: Edit, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What the edit, or the first of its alternatives whose place is found, makes of its file. Raises NotFound."""
+    reasons: list[str] = []
+    for one in edit.every:
+        try:
+            return _edited_if_given(one, files)
+        except NotFound as error:
+            where = "" if one.file == edit.file else f"{one.file}: "
+            what = f"`{one.find or one.key}` " if reasons and (one.find or one.key) else ""
+            reasons.append(f"{where}{what}{error}")
+    first, *others = reasons
+    raise NotFound(first + "; nor for code of another age: " * bool(others) + "; nor: ".join(others))
+
+
+def _edited_if_given(edit: Edit, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    if edit.given is not None and not is_there(edit.given, files):
+        where = f" in {edit.given.inside or edit.given.file}"
+        raise NotFound(f"is only for code with `{edit.given.find}`{where}, which is not there")
+    data = _edited(edit, files)
+    return {} if edit.do == "nothing" else {edit.file: data}
+
+
 def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
     data = files.get(edit.file)
     if edit.do == "create":
@@ -155,6 +181,8 @@ def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
         return _created(edit, files)
     if data is None:
         raise NotFound("the file is missing")
+    if edit.do == "nothing" and edit.find is None and edit.key is None:
+        return data
     source = SourceText.read(data)
     root = SgRoot(source.text, language(edit.file)).root()
     return source.with_text(_edit_text(edit, source, root)).data()
@@ -185,6 +213,8 @@ def _edit_text(edit: Edit, source: SourceText, root: SgNode) -> str:
         found = anchors.matches(where, edit.find, language(edit.file))
     anchors.expect(found, edit.count, where, edit.find or edit.key, language(edit.file))
     text = source.text
+    if edit.do == "nothing":
+        return text
     done: set[tuple[int, int]] = set()
     for match in reversed(found):  # from the end, so that earlier places keep their indices
         start, end, new = _change(edit, source, match)

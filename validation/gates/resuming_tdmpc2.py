@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import process, trace
+from tdmpc2_lean.validation.gates import names_tdmpc2, process, trace
 from tdmpc2_lean.validation.gates.results import FAIL, PASS, Result, failed_to_run, without_settings
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 from tdmpc2_lean.validation.gates.trace import Dumped, SwitchedRecorder
@@ -239,7 +239,7 @@ def train(
     watch(trainer, recorder)
     if start is None:
         # Values are too small here to move the running scale from where a new one starts.
-        agent.scale.value.fill_(3.0)
+        names_tdmpc2.set_scale(agent, 3.0)
     else:
         # Nothing here draws from Python's and NumPy's generators: they would stand where they were saved by themselves.
         for seed in (random.seed, np.random.seed, torch.manual_seed):

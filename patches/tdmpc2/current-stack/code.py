@@ -53,6 +53,48 @@ def metadata(self, state_dict, match_metadata):
     state_dict = match_metadata(self.model.state_dict(), state_dict, self.cfg.episodic)
 
 
+def metadata_without_termination(self, state_dict, match_metadata):
+    state_dict = match_metadata(self.model.state_dict(), state_dict, episodic=False)
+
+
+def log_level(gym, LEVEL):
+    if hasattr(gym.logger, 'set_level'):
+        gym.logger.set_level(LEVEL)
+    else:
+        gym.logger.min_level = LEVEL
+
+
+def import_gym():
+    try:
+        import gym
+    except ImportError: # gymnasium has taken its place
+        import gymnasium as gym
+
+
+def maniskill_if_there():
+    try:
+        from envs.maniskill import make_env as make_maniskill_env
+    except ImportError:
+        def make_maniskill_env(cfg):
+            raise UnknownTaskError(cfg.task)
+
+
+def metaworld_if_there():
+    try:
+        from envs.metaworld import make_env as make_metaworld_env
+    except ImportError:
+        def make_metaworld_env(cfg):
+            raise UnknownTaskError(cfg.task)
+
+
+def myosuite_if_there():
+    try:
+        from envs.myosuite import make_env as make_myosuite_env
+    except ImportError:
+        def make_myosuite_env(cfg):
+            raise UnknownTaskError(cfg.task)
+
+
 def import_match_metadata():
     from common.layers import match_metadata, with_metadata
 
@@ -61,3 +103,11 @@ class TensorWrapper:
     @property
     def max_episode_steps(self):
         return self.env.max_episode_steps
+
+    def render(self, *args, **kwargs):
+        return self.env.render(*args, **kwargs)
+
+
+class PixelWrapper:
+    def rand_act(self):
+        return self.env.rand_act()
