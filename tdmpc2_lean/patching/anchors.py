@@ -128,9 +128,11 @@ def definition(node: SgNode) -> SgNode:
     return node.field("definition") if node.kind() == "decorated_definition" else node
 
 
-def matches(where: SgNode, pattern: str, language: str) -> list[Match]:
+def matches(where: SgNode, pattern: str, language: str, text: str) -> list[Match]:
     """What `pattern` matches at or below `where`, in source order, each place once.
 
+    text: the whole file's, which `where` is a part of. What is captured is cut from it: a tree begins where the first
+    thing of a file does, so that no node has the text from the first character on.
     Where a match holds another of the same text (an expression statement and its expression) the outer one
     counts.
     """
@@ -140,28 +142,30 @@ def matches(where: SgNode, pattern: str, language: str) -> list[Match]:
             span = node.range()
             place = (span.start.index, span.end.index)
             if place not in found:  # parents come before their children
-                found[place] = Match(node, *place, _captured(node, pattern))
+                found[place] = Match(node, *place, _captured(node, pattern, text))
     return [found[place] for place in sorted(found)]
 
 
-def expect(found: list[Match], count: tuple[int, int], where: SgNode, pattern: str, language: str) -> None:
+def expect(
+    found: list[Match], count: tuple[int, int], where: SgNode, pattern: str, language: str, text: str
+) -> None:
     """Raises NotFound unless there are as many as the edit says, or if two overlap."""
     low, high = count
     if not low <= len(found) <= high:
         wanted = f"{low}" if low == high else f"{low} to {high}"
-        raise NotFound(f"found {len(found)} times, expected {wanted}{_hint(found, where, pattern, language)}")
+        raise NotFound(f"found {len(found)} times, expected {wanted}{_hint(found, where, pattern, language, text)}")
     for one, other in zip(found, found[1:], strict=False):
         if other.start < one.end:
             raise NotFound(f"found {len(found)} times, two of them overlapping at line {_line(other)}")
 
 
-def _hint(found: list[Match], where: SgNode, pattern: str, language: str) -> str:
+def _hint(found: list[Match], where: SgNode, pattern: str, language: str, text: str) -> str:
     if found:
         return ", at line " + ", ".join(str(_line(match)) for match in found)
     if language == "python" and (equals := re.match(r"([^=]*?)(\s*)=(\s*)(?=[^=])(.*)$", pattern, re.DOTALL)):
         name, before, after, value = equals.groups()
         other = f"{name} = {value}" if not before + after else f"{name}={value}"
-        if not pattern_problem(other, language) and matches(where, other, language):
+        if not pattern_problem(other, language) and matches(where, other, language, text):
             return f" (but `{other}` is there: spaces around = mean an assignment, none an argument)"
     return ""
 
@@ -170,22 +174,21 @@ def _line(match: Match) -> int:
     return match.node.range().start.line + 1
 
 
-def _captured(node: SgNode, pattern: str) -> dict[str, tuple[str, str | None]]:
+def _captured(node: SgNode, pattern: str, text: str) -> dict[str, tuple[str, str | None]]:
     captured: dict[str, tuple[str, str | None]] = {}
     for dollars, name in re.findall(r"(\$\$\$|\$)([A-Z][A-Z0-9_]*)", pattern):
         if dollars == "$":
             one = node.get_match(name)
             if one is not None:
-                captured[name] = (one.text(), one.kind())
+                captured[name] = (_between(one, one, text), one.kind())
         else:
             several = node.get_multiple_matches(name)
-            root_text = node.get_root().root().text()
-            if several:
-                span = slice(several[0].range().start.index, several[-1].range().end.index)
-                captured[name] = (root_text[span], None)
-            else:
-                captured[name] = ("", None)
+            captured[name] = (_between(several[0], several[-1], text) if several else "", None)
     return captured
+
+
+def _between(first: SgNode, last: SgNode, text: str) -> str:
+    return text[first.range().start.index : last.range().end.index]
 
 
 def statement(node: SgNode) -> SgNode:

@@ -105,8 +105,8 @@ def already_there(patch: Patch, files: Mapping[str, bytes]) -> bool:
     if data is None:
         return False
     try:
-        root = SgRoot(SourceText.read(data).text, language(place.file)).root()
-        return bool(anchors.matches(anchors.scope(root, place.inside), place.find, language(place.file)))
+        text, kind = SourceText.read(data).text, language(place.file)
+        return bool(anchors.matches(anchors.scope(SgRoot(text, kind).root(), place.inside), place.find, kind, text))
     except (NotFound, UnicodeDecodeError):
         return False
 
@@ -182,8 +182,8 @@ def _edit_text(edit: Edit, source: SourceText, root: SgNode) -> str:
         pairs = anchors.yaml_pair(root, edit.key)
         found = [Match(pair, pair.range().start.index, pair.range().end.index, {}) for pair in pairs]
     else:
-        found = anchors.matches(where, edit.find, language(edit.file))
-    anchors.expect(found, edit.count, where, edit.find or edit.key, language(edit.file))
+        found = anchors.matches(where, edit.find, language(edit.file), source.text)
+    anchors.expect(found, edit.count, where, edit.find or edit.key, language(edit.file), source.text)
     text = source.text
     done: set[tuple[int, int]] = set()
     for match in reversed(found):  # from the end, so that earlier places keep their indices
