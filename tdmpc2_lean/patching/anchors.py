@@ -5,8 +5,13 @@ Patterns are ast-grep's: code with `$NAME` for any one node and `$$$NAME` for an
 ours: Python code written alone does not tell `f(x=1)`'s keyword argument from the assignment `x = 1`, so a
 pattern with no spaces around its first `=` means the argument (of a call, or a parameter with that default)
 and one with spaces means the assignment, as PEP 8 writes them.
+
+What ordinary editing changes does not count (`source.tree_of`, `_rules`): quotes, comments within brackets, trailing
+commas, annotations, and what else an import statement imports.
 """
 
+import ast
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +19,8 @@ from dataclasses import dataclass
 from ast_grep_py import SgNode, SgRoot
 
 from tdmpc2_lean.errors import CheckFailed
+from tdmpc2_lean.parsing import parse
+from tdmpc2_lean.patching.source import plainly_formatted
 
 # Nodes whose children may hold the definitions of the scope around them.
 TRANSPARENT = {
@@ -22,6 +29,11 @@ TRANSPARENT = {
     "match_statement", "case_clause",
 }  # fmt: skip
 ARGUMENT = re.compile(r"\s*[^\W\d]\w*(:[^=]*[^=\s])?=[^=\s]")
+# An import of one thing, as a pattern.
+IMPORT = re.compile(r"(?:from\s+(?P<module>[.\w]+)\s+)?import\s+(?P<name>[.\w]+(?:\s+as\s+\w+)?)\s*")
+METAVARIABLE = re.compile(r"\$+_?([A-Z][A-Z0-9_]*)")
+# Clauses that are carried out after an error.
+AFTER_ERRORS = ("except_clause", "except_group_clause", "finally_clause")
 
 
 @dataclass(frozen=True)
@@ -63,12 +75,15 @@ class Match:
     """A node that a pattern matched. start, end: character indices; captured: metavariable -> (text, kind).
 
     The kind of what a `$$$NAME` captured is None.
+
+    part: of an import statement that imports more than what was looked for, the characters that are about that.
     """
 
     node: SgNode
     start: int
     end: int
     captured: dict[str, tuple[str, str | None]]
+    part: tuple[int, int] | None = None
 
 
 def pattern_problem(pattern: str, language: str) -> str | None:
@@ -83,13 +98,45 @@ def pattern_problem(pattern: str, language: str) -> str | None:
 
 
 def _rules(pattern: str, language: str) -> list[str | dict]:
-    """The ast-grep patterns that together mean `pattern`."""
-    if language != "python" or not ARGUMENT.match(pattern):
+    """The ast-grep patterns that together mean `pattern`: with annotations and without."""
+    if language != "python":
         return [pattern]
-    typed = ":" in pattern.split("=")[0]
-    parameter = ("typed_" if typed else "") + "default_parameter"
-    rules: list[str | dict] = [{"context": f"def f({pattern}): pass", "selector": parameter}]
-    return rules if typed else [{"context": f"f({pattern})", "selector": "keyword_argument"}, *rules]
+    pattern = plainly_formatted(pattern)
+    if not ARGUMENT.match(pattern):
+        return [pattern, *_annotated(pattern)]
+    if ":" in pattern.split("=")[0]:
+        return [{"context": f"def f({pattern}): pass", "selector": "typed_default_parameter"}]
+    name, _, value = pattern.strip().partition("=")
+    return [
+        {"context": f"f({pattern})", "selector": "keyword_argument"},
+        {"context": f"def f({pattern}): pass", "selector": "default_parameter"},
+        {"context": f"def f({name}: $_TYPE={value}): pass", "selector": "typed_default_parameter"},
+    ]
+
+
+def _annotated(pattern: str) -> Iterator[str]:
+    """An assignment or a function as a pattern: the same with annotations."""
+    try:
+        (statement,) = parse(METAVARIABLE.sub(r"METAVARIABLE_\1", pattern)).body
+    except (SyntaxError, ValueError):
+        return
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        if isinstance(statement.targets[0], ast.Name | ast.Attribute | ast.Subscript):
+            target, _, value = pattern.partition(" = ")
+            yield f"{target}: $_TYPE = {value}"
+    elif isinstance(statement, ast.FunctionDef):
+        head = re.fullmatch(r"(\s*def\s+\w+\()([^()]*)\)\s*:(.*)", pattern, re.DOTALL)
+        if head is None:
+            return
+        parameters = [part.strip() for part in head[2].split(",") if part.strip()]
+        typed = [
+            [part, f"{part}: $_TYPE{number}"] if part.isidentifier() and part not in ("self", "cls") else [part]
+            for number, part in enumerate(parameters)
+        ]
+        for written in itertools.product(*typed):
+            for result in ("", " -> $_RESULT"):
+                if result or list(written) != parameters:
+                    yield f"{head[1]}{', '.join(written)}){result}:{head[3]}"
 
 
 def definitions(node: SgNode, prefix: str = "") -> Iterator[tuple[str, SgNode]]:
@@ -136,6 +183,8 @@ def matches(where: SgNode, pattern: str, language: str, text: str) -> list[Match
     Where a match holds another of the same text (an expression statement and its expression) the outer one
     counts.
     """
+    if language == "python" and (wanted := IMPORT.fullmatch(pattern)):
+        return _imports(where, wanted["module"], " ".join(wanted["name"].split()))
     found = {}
     for rule in _rules(pattern, language):
         for node in where.find_all({"rule": {"pattern": rule}}):
@@ -144,6 +193,39 @@ def matches(where: SgNode, pattern: str, language: str, text: str) -> list[Match
             if place not in found:  # parents come before their children
                 found[place] = Match(node, *place, _captured(node, pattern, text))
     return [found[place] for place in sorted(found)]
+
+
+def _imports(where: SgNode, module: str | None, name: str) -> list[Match]:
+    """The statements that import `name` (maybe `NAME as OTHER`), from `module` or as a module."""
+    found = []
+    for node in where.find_all({"rule": {"any": [{"kind": "import_statement"}, {"kind": "import_from_statement"}]}}):
+        children = [child for child in node.children() if child.is_named() and child.kind() != "comment"]
+        is_from = node.kind() == "import_from_statement"
+        if is_from != (module is not None) or (is_from and children[0].text() != module):
+            continue
+        names = children[1:] if is_from else children
+        for at, one in enumerate(names):
+            if " ".join(one.text().split()) != name:
+                continue
+            span = node.range()
+            part = None
+            if at + 1 < len(names):
+                part = (one.range().start.index, names[at + 1].range().start.index)
+            elif at:
+                part = (names[at - 1].range().end.index, one.range().end.index)
+            found.append(Match(node, span.start.index, span.end.index, {}, part))
+            break
+    return found
+
+
+def after_errors(match: Match, where: SgNode) -> bool:
+    """Whether what was found is carried out after an error as well: within `where`, in an `except` or `finally`."""
+    for ancestor in match.node.ancestors():
+        if ancestor.range() == where.range() and ancestor.kind() == where.kind():
+            return False
+        if ancestor.kind() in AFTER_ERRORS:
+            return True
+    return False
 
 
 def expect(

@@ -26,6 +26,7 @@ from tdmpc2_lean.patching.source import (
     line_start,
     lines_of,
     restyled,
+    tree_of,
 )
 from tdmpc2_lean.upstreams.registry import is_left_out
 
@@ -106,7 +107,7 @@ def already_there(patch: Patch, files: Mapping[str, bytes]) -> bool:
         return False
     try:
         text, kind = SourceText.read(data).text, language(place.file)
-        return bool(anchors.matches(anchors.scope(SgRoot(text, kind).root(), place.inside), place.find, kind, text))
+        return bool(anchors.matches(anchors.scope(tree_of(text, kind), place.inside), place.find, kind, text))
     except (NotFound, UnicodeDecodeError):
         return False
 
@@ -156,7 +157,7 @@ def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
     if data is None:
         raise NotFound("the file is missing")
     source = SourceText.read(data)
-    root = SgRoot(source.text, language(edit.file)).root()
+    root = tree_of(source.text, language(edit.file))
     return source.with_text(_edit_text(edit, source, root)).data()
 
 
@@ -198,6 +199,8 @@ def _edit_text(edit: Edit, source: SourceText, root: SgNode) -> str:
 def _change(edit: Edit, source: SourceText, match: Match) -> tuple[int, int, str]:
     """What to put in place of which characters of `source.text` for one match: (start, end, new)."""
     if edit.do == "replace":
+        if match.part is not None:
+            raise NotFound(f"shares its import statement at line {match.node.range().start.line + 1} with others")
         new = edit.text
         if new is None and _is_expression(match.node):
             new = edit.snippet.expression
@@ -211,6 +214,8 @@ def _change(edit: Edit, source: SourceText, match: Match) -> tuple[int, int, str
         end = _behind(source.text, held, end)
         return end, end, _statements(edit, source, match, held, after=True)
     if edit.do == "delete":
+        if match.part is not None:
+            return *match.part, ""
         alone = len([n for n in held.parent().children() if n.is_named() and n.kind() != "comment"]) == 1
         if alone and held.parent().kind() == "block":
             return start, end, indentation_at(source.text, start) + "pass" + source.newline_inside
