@@ -11,6 +11,7 @@ commas, annotations, and what else an import statement imports.
 """
 
 import ast
+import difflib
 import itertools
 import re
 from collections.abc import Iterator
@@ -38,17 +39,24 @@ AFTER_ERRORS = ("except_clause", "except_group_clause", "finally_clause")
 
 @dataclass(frozen=True)
 class LostAnchor:
-    """One edit whose place was not found where it should be. `str()` is a line for the user."""
+    """One edit whose place was not found where it should be, or (edit None) a requirement that is not met.
+
+    pattern: what was looked for; of a requirement, what must be so. by_hand: how the edit is made by hand.
+    `str()` is a line for the user.
+    """
 
     patch: str
-    edit: int
+    edit: int | None
     file: str
     inside: str | None
     pattern: str | None
     reason: str
+    by_hand: str = ""
 
     def __str__(self) -> str:
         where = f"{self.file}, {self.inside}" if self.inside else self.file
+        if self.edit is None:
+            return f"{self.patch}: {where}: {self.pattern}; {self.reason}"
         what = f" `{self.pattern}`" if self.pattern else ""
         return f"{self.patch}, edit {self.edit}: {where}:{what} {self.reason}"
 
@@ -58,11 +66,18 @@ class LostAnchors(CheckFailed):
 
     def __init__(self, anchors: list[LostAnchor], next_step: str = ""):
         self.anchors = tuple(anchors)
-        one = len(anchors) == 1
+        places = [anchor for anchor in anchors if anchor.edit is not None]
+        unmet = len(anchors) - len(places)
+        said = []
+        if places or not anchors:
+            said.append("An anchor is lost" if len(places) == 1 else f"{len(places)} anchors are lost")
+        if unmet:
+            said.append("a requirement is not met" if unmet == 1 else f"{unmet} requirements are not met")
+        text = ", and ".join(said)
         super().__init__(
-            f"{'An anchor is' if one else f'{len(anchors)} anchors are'} lost; nothing was changed:\n  "
-            + "\n  ".join(map(str, anchors)),
-            next_step or "`tdmpc2-lean patch check CHECKOUT` says what applies to this checkout",
+            f"{text[0].upper()}{text[1:]}; nothing was changed:\n  " + "\n  ".join(map(str, anchors)),
+            next_step or "`tdmpc2-lean patch check CHECKOUT` says what applies to this checkout, "
+            "and shows the edits to make by hand",
         )
 
 
@@ -249,7 +264,24 @@ def _hint(found: list[Match], where: SgNode, pattern: str, language: str, text: 
         other = f"{name} = {value}" if not before + after else f"{name}={value}"
         if not pattern_problem(other, language) and matches(where, other, language, text):
             return f" (but `{other}` is there: spaces around = mean an assignment, none an argument)"
+    if language == "python" and (like := nearest(where, pattern, text)):
+        return f"; found {like}"
     return ""
+
+
+def nearest(where: SgNode, pattern: str, text: str) -> str | None:
+    """The line below `where` that is most like a pattern, as `line N: ...`; None if none is like it."""
+    wanted = " ".join(re.sub(r"\$+\w+", "", pattern).split())
+    first, last = where.range().start.line, where.range().end.line
+    best, most = None, 0.6
+    for number, line in enumerate(text.split("\n")[first : last + 1], start=first + 1):
+        plain = " ".join(line.split("#")[0].split())
+        if 2 * len(wanted) < len(plain) * most or not plain:
+            continue
+        alike = difflib.SequenceMatcher(None, wanted, plain, autojunk=False).ratio()
+        if alike > most:
+            best, most = f"line {number}: `{line.strip()[:100]}`", alike
+    return best
 
 
 def _line(match: Match) -> int:

@@ -12,12 +12,14 @@ here knows a checkout; `render` brings the two together.
                     in quotes if it has dots. A default is the one that the patch writes
     default         optional: false for a patch that is used only where it is named; those come last in the series
     [already]       optional: where `find` (in `file`, `inside`) matches, a checkout has what the patch does
+    [[requires]]    optional: what must be so in a checkout that its places do not show (see `requirements`)
     [[edit]]        one or more, carried out in order, each on what the one before left
       file          path from the checkout's root
       inside        optional: dotted name of a class or function, decorators included; else the whole file
       find          ast-grep pattern of a statement or expression (see `anchors`); in YAML, also
       key           the name of a top-level key
-      count         optional: how many matches there must be, a number or [lowest, highest]; 1 by default
+      count         optional: how many matches there must be, a number or [lowest, highest]; 1 by default. Where the
+                    lowest is 0, the file may be missing too
       do            replace   the match itself, or with `code` of several statements its statement
                     before, after, delete   mean the statement that holds the match
                     append    to the end of the body of `inside`, or of the file
@@ -47,12 +49,13 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching.added import settings_added
+from tdmpc2_lean.patching.requirements import Requirement, read_requirement
 from tdmpc2_lean.patching.source import lines_of, string_lines
 from tdmpc2_lean.settings.schema import MISSING, SchemaError, Setting, read_setting
 from tdmpc2_lean.upstreams.checkout_files import path_problem
 
 VERBS = ("replace", "before", "after", "delete", "append", "bases", "create")
-PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "default", "already", "settings", "edit"}
+PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "default", "already", "requires", "settings", "edit"}
 ALL = "all"  # the word for every patch that is on by default, where names are listed
 ALREADY_KEYS = {"file", "find", "inside"}
 EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "whole", "like"}
@@ -132,6 +135,7 @@ class Patch:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     default: bool = True
     already: Already | None = None
+    requires: tuple[Requirement, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -272,6 +276,9 @@ def read_patch(folder: Path) -> Patch:
         raise wrong("`default` is true or false")
     if not isinstance(table.get("edit"), list) or not table["edit"]:
         raise wrong("it has no [[edit]]")
+    requires = table.get("requires", [])
+    if not isinstance(requires, list):
+        raise wrong("[[requires]] is written with two brackets")
     edits = tuple(
         _read_edit(number, fields, folder, wrong) for number, fields in enumerate(table["edit"], start=1)
     )
@@ -288,6 +295,9 @@ def read_patch(folder: Path) -> Patch:
         settings=_read_settings(name, table.get("settings", {}), edits, wrong),
         default=table.get("default", True),
         already=_read_already(table["already"], wrong) if "already" in table else None,
+        requires=tuple(
+            read_requirement(number, fields, language, wrong) for number, fields in enumerate(requires, start=1)
+        ),
     )
 
 
