@@ -1,5 +1,6 @@
 """Which settings the edits of a patch add to an upstream's configuration, and with which values."""
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
@@ -14,11 +15,11 @@ MATCHED = "__matched__"
 def settings_added(edits: Iterable) -> dict[str, Any]:
     """{key: value} of what edits (`series.Edit`) write into a configuration, nested keys joined by dots.
 
-    A key begins where the snippet does: of what goes below `run:` it has no `run.`.
+    A key begins where the snippet does: of what goes below `run:` it has no `run.`. Alternatives of an edit count too.
     """
     added: dict[str, Any] = {}
-    for edit in edits:
-        if PurePosixPath(edit.file).name not in CONFIGURATIONS or edit.do in ("delete", "create"):
+    for edit in itertools.chain.from_iterable(edit.every for edit in edits):
+        if PurePosixPath(edit.file).name not in CONFIGURATIONS or edit.do in ("delete", "create", "nothing"):
             continue
         text = edit.snippet.text if edit.snippet is not None else edit.text
         found = _keys(text)

@@ -20,7 +20,7 @@ from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching import anchors
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors, Match, NotFound
 from tdmpc2_lean.patching.collisions import collision
-from tdmpc2_lean.patching.series import Edit, Patch, Snippet, language
+from tdmpc2_lean.patching.series import Edit, Patch, Place, Snippet, language
 from tdmpc2_lean.patching.source import (
     BOM,
     SourceText,
@@ -89,11 +89,12 @@ def render(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str] = (
         if edit.file not in now and (is_left_out(edit.file, left_out) or (edit.count[0] == 0 and edit.do != "create")):
             continue
         try:
-            before = now.get(edit.file)
-            after = _edited(edit, now)
-            if before is not None and (taken := collision(edit.file, language(edit.file), before, after, now)):
-                raise NotFound(taken)
-            changed[edit.file] = after
+            made = _first_that_fits(edit, now)
+            for file, data in made.items():
+                old = now.get(file)
+                if old is not None and (taken := collision(file, language(file), old, data, now)):
+                    raise NotFound(taken)
+            changed |= made
         except NotFound as error:
             pattern = edit.find or edit.key
             lost.append(
@@ -170,12 +171,16 @@ def by_hand(edit: Edit) -> str:
 def already_there(patch: Patch, files: Mapping[str, bytes]) -> bool:
     """Whether the code has by itself what the patch does, as a commit has in which upstream did the same.
 
-    By the patch's [already], or since of each edit there is nothing to do.
+    By the patch's [already], or since for each of its edits there is nothing to do.
     """
-    if any(one.do == "nothing" for edit in patch.edits for one in edit.every) and _nothing_to_do(patch, files):
+    if any(is_there(place, files) for place in patch.already):
         return True
-    place = patch.already
-    data = files.get(place.file) if place else None
+    return any(one.do == "nothing" for edit in patch.edits for one in edit.every) and _nothing_to_do(patch, files)
+
+
+def is_there(place: Place, files: Mapping[str, bytes]) -> bool:
+    """Whether what a place is known by matches in its file."""
+    data = files.get(place.file)
     if data is None:
         return False
     try:
@@ -228,6 +233,28 @@ def parse_problem(file: str, data: bytes) -> str | None:
     return None
 
 
+def _first_that_fits(edit: Edit, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What the edit, or the first of its alternatives whose place is found, makes of its file. Raises NotFound."""
+    reasons: list[str] = []
+    for one in edit.every:
+        try:
+            return _edited_if_given(one, files)
+        except NotFound as error:
+            where = "" if one.file == edit.file else f"{one.file}: "
+            what = f"`{one.find or one.key}` " if reasons and (one.find or one.key) else ""
+            reasons.append(f"{where}{what}{error}")
+    first, *others = reasons
+    raise NotFound(first + "; nor for code of another age: " * bool(others) + "; nor: ".join(others))
+
+
+def _edited_if_given(edit: Edit, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    if edit.given is not None and not is_there(edit.given, files):
+        where = f" in {edit.given.inside or edit.given.file}"
+        raise NotFound(f"is only for code with `{edit.given.find}`{where}, which is not there")
+    data = _edited(edit, files)
+    return {} if edit.do == "nothing" else {edit.file: data}
+
+
 def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
     data = files.get(edit.file)
     if edit.do == "create":
@@ -236,6 +263,8 @@ def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
         return _created(edit, files)
     if data is None:
         raise NotFound("the file is missing")
+    if edit.do == "nothing" and edit.find is None and edit.key is None:
+        return data
     source = SourceText.read(data)
     root = tree_of(source.text, language(edit.file))
     return source.with_text(_edit_text(edit, source, root)).data()
@@ -261,6 +290,8 @@ def _edit_text(edit: Edit, source: SourceText, root: SgNode) -> str:
         return _with_bases(edit, source.text, where)
     found = _places(edit, source, root, where)
     text = source.text
+    if edit.do == "nothing":
+        return text
     done: set[tuple[int, int]] = set()
     for match in reversed(found):  # from the end, so that earlier places keep their indices
         start, end, new = _change(edit, source, match)

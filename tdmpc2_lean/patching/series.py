@@ -11,7 +11,8 @@ here knows a checkout; `render` brings the two together.
                     it makes effective: type, range, default, meaning (see `settings.schema`); NAME is the whole key,
                     in quotes if it has dots. A default is the one that the patch writes
     default         optional: false for a patch that is used only where it is named; those come last in the series
-    [already]       optional: where `find` (in `file`, `inside`) matches, a checkout has what the patch does
+    [already]       optional: where `find` (in `file`, `inside`) matches, a checkout has what the patch does;
+                    [[already]], several, where checkouts of different ages have it in different ways
     [[requires]]    optional: what must be so in a checkout that its places do not show (see `requirements`)
     [[edit]]        one or more, carried out in order, each on what the one before left
       file          path from the checkout's root
@@ -25,10 +26,16 @@ here knows a checkout; `render` brings the two together.
                     append    to the end of the body of `inside`, or of the file
                     bases     the list of bases of the class `inside` becomes `text`
                     create    a new file
+                    nothing   is to be done where `find`, or `given`, matches: what the edit is for is not there
       code          `name` in code.py (config.yaml for YAML), `file:name`, or for `create` a file
       text          instead of code: one expression or statement
       whole         optional: insert the definition itself rather than its body
       like          for `create`, optional: the file whose indentation and line ends the new one takes
+      given         optional: a table with `find` and, optional, `file` and `inside`: the edit is only for
+                    checkouts in which that matches; `file` is the edit's own where it is not named
+    [[edit.or]]     optional, one or more: an alternative for code of another age, of the same fields. Of the edit
+                    and its alternatives the first is carried out whose place is found; where an alternative
+                    has no `file`, `inside` or `do`, the edit's own holds
 
 A snippet in code.py is a function; its body without the docstring is inserted. `return EXPRESSION` alone is
 the expression where the match is one. A parameter in capitals stands for what the pattern's metavariable of
@@ -42,7 +49,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from tdmpc2_lean.errors import UserError
@@ -54,11 +61,11 @@ from tdmpc2_lean.patching.source import lines_of, string_lines
 from tdmpc2_lean.settings.schema import MISSING, SchemaError, Setting, read_setting
 from tdmpc2_lean.upstreams.checkout_files import path_problem
 
-VERBS = ("replace", "before", "after", "delete", "append", "bases", "create")
+VERBS = ("replace", "before", "after", "delete", "append", "bases", "create", "nothing")
 PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "default", "already", "requires", "settings", "edit"}
 ALL = "all"  # the word for every patch that is on by default, where names are listed
-ALREADY_KEYS = {"file", "find", "inside"}
-EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "whole", "like"}
+PLACE_KEYS = {"file", "find", "inside"}
+EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "whole", "like", "given", "or"}
 
 
 class SeriesError(UserError):
@@ -92,6 +99,8 @@ class Edit:
     new_file: the bytes of the file to create.
     like: for a created file, the file whose indentation and line ends it takes; without it, it stays as it
     is.
+    given: what a checkout has to have, else the edit is not for it.
+    alternatives: what is tried in order where the place of this one is not found.
     """
 
     number: int
@@ -105,11 +114,18 @@ class Edit:
     text: str | None = None
     new_file: bytes | None = None
     like: str | None = None
+    given: "Place | None" = None
+    alternatives: tuple["Edit", ...] = ()
+
+    @property
+    def every(self) -> tuple["Edit", ...]:
+        """The edit and its alternatives, in the order in which they are tried."""
+        return (self, *self.alternatives)
 
 
 @dataclass(frozen=True)
-class Already:
-    """What a checkout's code looks like that has by itself what a patch does; fields as those of an Edit."""
+class Place:
+    """Something by which code is known: a pattern that matches in a file; fields as those of an Edit."""
 
     file: str
     find: str
@@ -134,13 +150,13 @@ class Patch:
     sha256: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
     default: bool = True
-    already: Already | None = None
+    already: tuple[Place, ...] = ()
     requires: tuple[Requirement, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that its edits touch, each once, in order."""
-        return tuple(dict.fromkeys(edit.file for edit in self.edits))
+        """The files that its edits touch, or might touch in a checkout of another age, each once, in order."""
+        return tuple(dict.fromkeys(one.file for edit in self.edits for one in edit.every))
 
 
 @dataclass(frozen=True)
@@ -294,7 +310,7 @@ def read_patch(folder: Path) -> Patch:
         sha256=folder_sha256(folder),
         settings=_read_settings(name, table.get("settings", {}), edits, wrong),
         default=table.get("default", True),
-        already=_read_already(table["already"], wrong) if "already" in table else None,
+        already=_read_already(table.get("already", []), wrong),
         requires=tuple(
             read_requirement(number, fields, language, wrong) for number, fields in enumerate(requires, start=1)
         ),
@@ -313,6 +329,10 @@ def _read_settings(patch: str, tables, edits: tuple[Edit, ...], wrong) -> dict[s
             raise wrong(f"setting {name!r}: {error.message}") from None
         if not settings[name].meaning.strip():
             raise wrong(f"setting {name!r}: `meaning` is missing")
+    for edit in edits:
+        added = [settings_added([replace(one, alternatives=())]) for one in edit.every if one.do != "nothing"]
+        if any(other != added[0] for other in added[1:]):
+            raise wrong(f"edit {edit.number}: its alternatives add other settings, or with other defaults")
     for key, value in settings_added(edits).items():
         names = [name for name in settings if name == key or name.endswith(f".{key}")]
         if len(names) != 1:
@@ -324,23 +344,31 @@ def _read_settings(patch: str, tables, edits: tuple[Edit, ...], wrong) -> dict[s
     return settings
 
 
-def _read_already(fields, wrong) -> Already:
-    if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
+def _read_already(fields, wrong) -> tuple[Place, ...]:
+    tables = [fields] if isinstance(fields, dict) else fields
+    if not isinstance(tables, list):
         raise wrong("[already] holds texts: `file`, `find` and, optional, `inside`")
+    return tuple(_read_place("[already]", one, None, wrong) for one in tables)
+
+
+def _read_place(name: str, fields, file: str | None, wrong) -> Place:
+    """A table that says by what code is known. file: the file that is meant where the table names none."""
+    if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
+        raise wrong(f"{name} holds texts: `file`, `find` and, optional, `inside`")
     for key in fields:
-        if key not in ALREADY_KEYS:
-            raise wrong(f"[already]: unknown key {key!r}.{did_you_mean(key, ALREADY_KEYS)}")
-    file, find = fields.get("file"), fields.get("find")
+        if key not in PLACE_KEYS:
+            raise wrong(f"{name}: unknown key {key!r}.{did_you_mean(key, PLACE_KEYS)}")
+    file, find = fields.get("file", file), fields.get("find")
     if not file or not find:
-        raise wrong("[already] needs `file` and `find`")
+        raise wrong(f"{name} needs `file` and `find`")
     problem = path_problem(file) or (None if language(file) else "is neither Python nor YAML")
     if problem:
-        raise wrong(f"[already]: file {file!r} {problem}")
+        raise wrong(f"{name}: file {file!r} {problem}")
     from tdmpc2_lean.patching.anchors import pattern_problem
 
     if problem := pattern_problem(find, language(file)):
-        raise wrong(f"[already]: {find!r} is no pattern: {problem}")
-    return Already(file, find, fields.get("inside"))
+        raise wrong(f"{name}: {find!r} is no pattern: {problem}")
+    return Place(file, find, fields.get("inside"))
 
 
 def folder_sha256(folder: Path) -> str:
@@ -357,10 +385,30 @@ def _read_edit(number: int, fields: dict, folder: Path, wrong) -> Edit:
     def bad(what: str) -> SeriesError:
         return wrong(f"edit {number}: {what}")
 
+    alternatives = fields.get("or", [])
+    if not isinstance(alternatives, list) or not all(isinstance(one, dict) for one in alternatives):
+        raise bad("its alternatives are tables [[edit.or]]")
+    edit = _read_one(number, {key: value for key, value in fields.items() if key != "or"}, folder, bad)
+    read = []
+    for place, one in enumerate(alternatives, start=1):
+
+        def bad_alternative(what: str, place=place) -> SeriesError:
+            return bad(f"alternative {place}: {what}")
+
+        if "or" in one:
+            raise bad_alternative("an alternative has none itself; put it behind this one")
+        own = ("do",) if "file" in one else ("file", "inside", "do")
+        inherited = {key: fields[key] for key in own if key in fields}
+        read.append(_read_one(number, inherited | one, folder, bad_alternative))
+    return replace(edit, alternatives=tuple(read))
+
+
+def _read_one(number: int, fields: dict, folder: Path, bad) -> Edit:
+    """An edit without its alternatives, or one of these."""
     for key, value in fields.items():
         if key not in EDIT_KEYS:
             raise bad(f"unknown key {key!r}.{did_you_mean(key, EDIT_KEYS)}")
-        if key not in ("count", "whole") and not isinstance(value, str):
+        if key not in ("count", "whole", "given") and not isinstance(value, str):
             raise bad(f"`{key}` is a text")
     file, do = fields.get("file"), fields.get("do")
     if file is None:
@@ -372,11 +420,12 @@ def _read_edit(number: int, fields: dict, folder: Path, wrong) -> Edit:
     inside, find, key = fields.get("inside"), fields.get("find"), fields.get("key")
     code, text, like = fields.get("code"), fields.get("text"), fields.get("like")
     is_yaml = language(file) == "yaml"
+    given = _read_place("`given`", fields["given"], file, bad) if "given" in fields else None
 
     if do == "create":
         if code is None or find or inside or key or text:
             raise bad("`create` takes `code`, a file of the patch's folder, and nothing to find")
-        return Edit(number, file, do, new_file=_file_of(folder, code, bad).read_bytes(), like=like)
+        return Edit(number, file, do, new_file=_file_of(folder, code, bad).read_bytes(), like=like, given=given)
     if like is not None:
         raise bad("`like` goes with `create`")
     if language(file) is None:
@@ -385,7 +434,9 @@ def _read_edit(number: int, fields: dict, folder: Path, wrong) -> Edit:
         raise bad(f"`{do}` takes no `find` and no `key`")
     if do == "bases" and (is_yaml or not inside or text is None):
         raise bad("`bases` takes `inside`, a Python class, and `text`, its new list of bases")
-    if do not in ("append", "bases") and (find is None) == (key is None):
+    if do == "nothing" and (code is not None or text is not None or (find or key or given) is None):
+        raise bad("`nothing` takes `find`, `key` or `given`, by which that is known, and no code")
+    if do not in ("append", "bases", "nothing") and (find is None) == (key is None):
         raise bad(f"`{do}` takes a `find`, or a `key` of a YAML file")
     if key is not None and not is_yaml:
         raise bad("`key` is for YAML files")
@@ -393,7 +444,7 @@ def _read_edit(number: int, fields: dict, folder: Path, wrong) -> Edit:
         raise bad("`inside` is a dotted name of a class or function of a Python file")
     if do == "delete" and (code is not None or text is not None):
         raise bad("`delete` takes neither `code` nor `text`")
-    if do != "delete" and (code is None) == (text is None):
+    if do not in ("delete", "nothing") and (code is None) == (text is None):
         raise bad(f"`{do}` takes `code` or `text`")
     if find is not None:
         from tdmpc2_lean.patching.anchors import pattern_problem
@@ -413,6 +464,7 @@ def _read_edit(number: int, fields: dict, folder: Path, wrong) -> Edit:
         count=_count(fields.get("count", 1), bad),
         snippet=None if code is None else _snippet(code, do, whole, is_yaml, folder, bad),
         text=text,
+        given=given,
     )
 
 

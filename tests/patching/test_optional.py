@@ -119,7 +119,7 @@ def test_the_list_marks_it(command):
     ("change", "says"),
     [
         (("default = false", "default = 0"), "`default` is true or false"),
-        (("[already]", "[[already]]"), r"\[already\] holds texts"),
+        (("[already]", "[already.more]"), r"\[already\] holds texts"),
         (('find = "env.step(2)"', ""), r"\[already\] needs `file` and `find`"),
         (("inside =", "insid ="), "unknown key 'insid'. Did you mean 'inside'"),
         (("code/loop.py", "../loop.py"), "could leave the checkout"),

@@ -32,6 +32,16 @@ class Buffer:
                 self._buffer.extend(part)
 
 
+def import_omegaconf():
+    from omegaconf import OmegaConf
+
+
+def tensors_of_no_module(agent):
+    tensors = {f'model.{k}': v for k, v in agent.model.state_dict().items()}
+    tensors.update({f'scale.{k}': v for k, v in agent.scale.state_dict().items()})
+    return dict(tensors, _prev_mean=agent._prev_mean)
+
+
 def import_checkpoint():
     from common.checkpoint import Checkpoint
 

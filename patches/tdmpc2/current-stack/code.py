@@ -53,6 +53,24 @@ def metadata(self, state_dict, match_metadata):
     state_dict = match_metadata(self.model.state_dict(), state_dict, self.cfg.episodic)
 
 
+def metadata_without_termination(self, state_dict, match_metadata):
+    state_dict = match_metadata(self.model.state_dict(), state_dict, episodic=False)
+
+
+def log_level(gym, LEVEL):
+    if hasattr(gym.logger, 'set_level'):
+        gym.logger.set_level(LEVEL)
+    else:
+        gym.logger.min_level = LEVEL
+
+
+def import_gym():
+    try:
+        import gym
+    except ImportError: # gymnasium has taken its place
+        import gymnasium as gym
+
+
 def import_match_metadata():
     from common.layers import match_metadata, with_metadata
 
@@ -61,3 +79,11 @@ class TensorWrapper:
     @property
     def max_episode_steps(self):
         return self.env.max_episode_steps
+
+    def render(self, *args, **kwargs):
+        return self.env.render(*args, **kwargs)
+
+
+class PixelWrapper:
+    def rand_act(self):
+        return self.env.rand_act()

@@ -7,6 +7,10 @@ def seed_env(env, cfg, gym):
         env.unwrapped.reset(seed=cfg.seed)
 
 
+def warm_start(self, torch):
+    self._prev_mean = torch.zeros(self.cfg.horizon, self.cfg.action_dim, device=self.device)
+
+
 class OnlineTrainer:
     def eval_apart(self):
         """
