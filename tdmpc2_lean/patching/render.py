@@ -86,7 +86,7 @@ def render(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str] = (
     now = ChainMap(changed, files)
     lost = _unmet(patch, now, left_out, after=False)
     for edit in patch.edits:
-        if edit.file not in now and (is_left_out(edit.file, left_out) or (edit.count[0] == 0 and edit.do != "create")):
+        if is_left_out(edit.file, left_out) and edit.file not in now:
             continue
         try:
             made = _first_that_fits(edit, now)
@@ -164,6 +164,7 @@ def by_hand(edit: Edit) -> str:
         "append": f"put at the end of {edit.inside or 'the file'}",
         "bases": f"make these the bases of {edit.inside}",
         "create": "make a file",
+        "nothing": "nothing is to be done where that is there",
     }[edit.do]
     return f"by hand: {what}" + (":\n" + "\n".join(f"    {line}" for line in shown) if code else "")
 
@@ -251,8 +252,21 @@ def _edited_if_given(edit: Edit, files: Mapping[str, bytes]) -> dict[str, bytes]
     if edit.given is not None and not is_there(edit.given, files):
         where = f" in {edit.given.inside or edit.given.file}"
         raise NotFound(f"is only for code with `{edit.given.find}`{where}, which is not there")
+    if edit.count[0] == 0 and not _is_place(edit, files):
+        return {}
     data = _edited(edit, files)
     return {} if edit.do == "nothing" else {edit.file: data}
+
+
+def _is_place(edit: Edit, files: Mapping[str, bytes]) -> bool:
+    """Whether there is the file, and the class or function, in which an edit looks."""
+    data = files.get(edit.file)
+    if data is None:
+        return False
+    try:
+        return bool(anchors.scope(tree_of(SourceText.read(data).text, language(edit.file)), edit.inside))
+    except NotFound:
+        return False
 
 
 def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:

@@ -10,6 +10,7 @@ of a loop that nothing runs. `[[requires]]` names what its places do not show, e
     free       names that are not taken in the class or function `inside`: by no definition, attribute or variable
     reaches    `file.py:Class.method`: what the script `file` runs leads to that method of that class
     after      optional: true where it is required of the patched code
+    unless     optional: a pattern; where `file` has that, nothing is required
 """
 
 import re
@@ -21,7 +22,7 @@ from tdmpc2_lean.upstreams.checkout_files import path_problem
 
 KINDS = ("find", "lacks", "derives", "arguments", "free", "reaches")
 LISTS = ("find", "lacks", "free")
-KEYS = {"file", "inside", "why", "after", *KINDS}
+KEYS = {"file", "inside", "why", "after", "unless", *KINDS}
 NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 PLACE = re.compile(r"(?P<file>[^:]+\.py):(?P<inside>[^\W\d]\w*(\.[^\W\d]\w*)*)")
 
@@ -30,7 +31,8 @@ PLACE = re.compile(r"(?P<file>[^:]+\.py):(?P<inside>[^\W\d]\w*(\.[^\W\d]\w*)*)")
 class Requirement:
     """One thing that must be so in a checkout, before a patch or `after` it; `what` belongs to its kind.
 
-    file, inside: where. why: what else would come of the patch.
+    file, inside: where. why: what else would come of the patch. unless: a pattern; where it matches, nothing is
+    required.
     """
 
     kind: str
@@ -39,6 +41,7 @@ class Requirement:
     why: str
     inside: str | None = None
     after: bool = False
+    unless: str | None = None
 
 
 def read_requirement(number: int, fields, language: Callable, wrong: Callable[[str], Exception]) -> Requirement:
@@ -58,7 +61,8 @@ def read_requirement(number: int, fields, language: Callable, wrong: Callable[[s
     (kind,) = kinds
     what = fields[kind]
     what = what if isinstance(what, list) and kind in LISTS else [what]
-    texts = [fields.get("file"), fields.get("why"), fields.get("inside", ""), *what]
+    unless = fields.get("unless")
+    texts = [fields.get("file"), fields.get("why"), fields.get("inside", ""), unless or "", *what]
     if not all(isinstance(text, str) for text in texts) or not what:
         raise bad(f"`file`, `why` and `{kind}` are texts")
     if not isinstance(fields.get("after", False), bool):
@@ -66,13 +70,12 @@ def read_requirement(number: int, fields, language: Callable, wrong: Callable[[s
     file, inside = fields["file"], fields.get("inside")
     if problem := path_problem(file) or (None if language(file) else "is neither Python nor YAML"):
         raise bad(f"file {file!r} {problem}")
-    if kind in ("find", "lacks"):
-        from tdmpc2_lean.patching.anchors import pattern_problem
+    from tdmpc2_lean.patching.anchors import pattern_problem
 
-        for pattern in what:
-            if problem := pattern_problem(pattern, language(file)):
-                raise bad(f"{pattern!r} is no pattern: {problem}")
-    elif language(file) != "python":
+    for pattern in [*(what if kind in ("find", "lacks") else ()), *([unless] if unless else ())]:
+        if problem := pattern_problem(pattern, language(file)):
+            raise bad(f"{pattern!r} is no pattern: {problem}")
+    if kind not in ("find", "lacks") and language(file) != "python":
         raise bad(f"`{kind}` is about Python")
     if inside is not None and (language(file) != "python" or not NAME.fullmatch(inside)):
         raise bad("`inside` is a dotted name of a class or function of a Python file")
@@ -86,4 +89,4 @@ def read_requirement(number: int, fields, language: Callable, wrong: Callable[[s
         raise bad("`reaches` is `file.py:Class.method`, without `inside`")
     if not fields["why"].strip():
         raise bad("`why` is missing")
-    return Requirement(kind, tuple(what), file, fields["why"].strip(), inside, fields.get("after", False))
+    return Requirement(kind, tuple(what), file, fields["why"].strip(), inside, fields.get("after", False), unless)

@@ -20,7 +20,7 @@ here knows a checkout; `render` brings the two together.
       find          ast-grep pattern of a statement or expression (see `anchors`); in YAML, also
       key           the name of a top-level key
       count         optional: how many matches there must be, a number or [lowest, highest]; 1 by default. Where the
-                    lowest is 0, the file may be missing too
+                    lowest is 0, the file, and `inside`, may be missing too
       do            replace   the match itself, or with `code` of several statements its statement
                     before, after, delete   mean the statement that holds the match
                     append    to the end of the body of `inside`, or of the file

@@ -24,6 +24,10 @@ def unmet(requirement: Requirement, files: Mapping[str, bytes], language: str) -
     if files.get(requirement.file) is None:
         return "the file is missing"
     try:
+        if requirement.unless:
+            text = SourceText.read(files[requirement.file]).text
+            if anchors.matches(tree_of(text, language), requirement.unless, language, text):
+                return None
         return _LOOKS[requirement.kind](requirement, files, language)
     except NotFound as error:
         return str(error)
