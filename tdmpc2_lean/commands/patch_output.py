@@ -68,10 +68,16 @@ def print_check(found, as_json: bool) -> None:
         elif fit.problem:
             verdict = f"DOES NOT APPLY: {fit.problem}"
         else:
-            verdict = f"DOES NOT APPLY, {len(fit.lost)} lost anchor{'s' * (len(fit.lost) > 1)}:"
+            lost = sum(anchor.edit is not None for anchor in fit.lost)
+            unmet = len(fit.lost) - lost
+            parts = [f"{lost} lost anchor{'s' * (lost > 1)}"] * bool(lost)
+            parts += [f"{unmet} requirement{'s' * (unmet > 1)} not met"] * bool(unmet)
+            verdict = f"DOES NOT APPLY, {', '.join(parts)}:"
         click.echo(f"{fit.patch.name:<{width}}  {verdict}")
         for anchor in fit.lost:
             click.echo(f"    {anchor}")
+            if anchor.by_hand:
+                click.echo(textwrap.indent(anchor.by_hand, " " * 8))
     fits = [fit for fit in found.fits if not fit.already]
     click.echo(f"{sum(fit.ok for fit in fits)} of {len(fits)} patches apply to {found.root}")
 

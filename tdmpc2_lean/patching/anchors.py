@@ -211,7 +211,10 @@ def matches(where: SgNode, pattern: str, language: str, text: str) -> list[Match
 
 
 def _imports(where: SgNode, module: str | None, name: str) -> list[Match]:
-    """The statements that import `name` (maybe `NAME as OTHER`), from `module` or as a module."""
+    """The statements that import `name` (maybe `NAME as OTHER`), from `module` or as a module.
+
+    In a whole file those of the file itself, if there are any; else those of its functions.
+    """
     found = []
     for node in where.find_all({"rule": {"any": [{"kind": "import_statement"}, {"kind": "import_from_statement"}]}}):
         children = [child for child in node.children() if child.is_named() and child.kind() != "comment"]
@@ -230,6 +233,10 @@ def _imports(where: SgNode, module: str | None, name: str) -> list[Match]:
                 part = (names[at - 1].range().end.index, one.range().end.index)
             found.append(Match(node, span.start.index, span.end.index, {}, part))
             break
+    if where.kind() == "module":
+        kinds = {"function_definition", "class_definition"}
+        own = [match for match in found if not kinds & {ancestor.kind() for ancestor in match.node.ancestors()}]
+        return own or found
     return found
 
 

@@ -468,7 +468,8 @@ def _expression(new: str, edit: Edit, source: SourceText, match: Match) -> str:
     """`new` filled with what was captured, in parentheses where its place needs them, and restyled."""
     newline = source.newline_inside
     rest = new.removeprefix(edit.find or "\0")
-    if edit.snippet is None and rest != new and language(edit.file) == "python" and not rest[:1].isidentifier():
+    kept = edit.snippet is None and rest != new and language(edit.file) == "python" and not rest[:1].isidentifier()
+    if kept and match.node.kind() != "assignment":
         # What stands there stays as it is written, with annotations and comments
         new = f"${MATCHED}{rest}"
         matched = source.text[match.start : match.end], None
