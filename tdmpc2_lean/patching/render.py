@@ -281,7 +281,12 @@ def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
         return data
     source = SourceText.read(data)
     root = tree_of(source.text, language(edit.file))
-    return source.with_text(_edit_text(edit, source, root)).data()
+    try:
+        return source.with_text(_edit_text(edit, source, root)).data()
+    except NotFound as error:
+        if root.kind() == "ERROR" or root.find(kind="ERROR") is not None:
+            raise NotFound(f"{error}; parts of the file are written in a way that is not understood here") from None
+        raise
 
 
 def _created(edit: Edit, files: Mapping[str, bytes]) -> bytes:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sources and what becomes of them, on one line each)
 """What a patch requires of a checkout beyond its places: met, or refused with what was found. Small sources."""
 
 import textwrap

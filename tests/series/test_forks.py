@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sources and what becomes of them, on one line each)
 """The series on code that a fork has changed: each patch is refused by name, or is right. Nothing is run here."""
 
 import ast
