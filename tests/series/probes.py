@@ -126,8 +126,12 @@ def q_weights(code_dir: Path) -> dict:
     cfg.obs_shape, cfg.action_dim, cfg.episode_length = {"state": (17,)}, 6, 500
     torch.manual_seed(1)
     model = TDMPC2(cfg).model
-    weights = [model._Qs.params[layer, "weight"].detach() for layer in ("0", "1", "2")]
-    targets = [model._target_Qs_params[layer, "weight"] for layer in ("0", "1", "2")]
+    if hasattr(model, "_target_Qs_params"):
+        weights = [model._Qs.params[layer, "weight"].detach() for layer in ("0", "1", "2")]
+        targets = [model._target_Qs_params[layer, "weight"] for layer in ("0", "1", "2")]
+    else:  # until September 2024 a list of all parameters
+        weights = [parameter.detach() for parameter in model._Qs.params if parameter.ndim == 3]
+        targets = [parameter for parameter in model._target_Qs.params if parameter.ndim == 3]
     return {
         "inputs": [weight.shape[-1] for weight in weights[:2]],
         "std": [float(weight.std()) for weight in weights[:2]],

@@ -10,6 +10,12 @@ from tdmpc2_lean.upstreams import UPSTREAMS, tree_id
 from tdmpc2_lean.validation.gates import process
 from tdmpc2_lean.validation.gates.subjects import find_subject
 
+# Of the tried commits those of 2025 and later convert checkpoints of the older format.
+PAPER_ERA = ("a19f91c", "5f6fade", "5715828", "b67b21c")
+CONVERTING = [commit for commit in UPSTREAMS["tdmpc2"].trees if not commit.startswith(PAPER_ERA)]
+# Of those before September 2024 the Q-functions are initialised as in the pin, by another layout of the ensemble.
+WITH_A_LIST = PAPER_ERA[1:]
+
 
 @pytest.fixture
 def probes(monkeypatch, request):
@@ -76,7 +82,7 @@ def test_checkpoints_of_either_tensordict_load(patched_code, probes):
 
 
 @pytest.mark.official
-@pytest.mark.parametrize("commit", UPSTREAMS["tdmpc2"].trees, ids=lambda commit: commit[:7])
+@pytest.mark.parametrize("commit", CONVERTING, ids=lambda commit: commit[:7])
 def test_single_task_checkpoints_of_either_format_load_on_every_commit(tried_commits, probes, commit):
     checkout = tried_commits("tdmpc2").get(commit) or pytest.skip(f"no official TD-MPC2 code at {commit[:7]}")
     seen = probes("single_task_checkpoints", patched.materialise(checkout).code_dir)
@@ -101,7 +107,7 @@ def test_q_init_starts_older_commits_with_the_weights_of_the_pin(tried_commits, 
     expected = probes("q_weights", patched.materialise(commits[pin], names).code_dir)
     assert expected["std"] == pytest.approx([0.02, 0.02], abs=2e-4) and expected["last"] == 0
     assert expected["dynamics_std"] == pytest.approx(0.02, abs=2e-4)
-    for commit in commits.keys() - {pin}:
+    for commit in [commit for commit in commits if commit != pin and not commit.startswith(WITH_A_LIST)]:
         without = probes("q_weights", patched.materialise(commits[commit], names[:2]).code_dir)
         # PyTorch's own for a linear layer: uniform within 1 / sqrt(inputs).
         as_made = [(3 * inputs) ** -0.5 for inputs in without["inputs"]]
@@ -113,6 +119,17 @@ def test_q_init_starts_older_commits_with_the_weights_of_the_pin(tried_commits, 
         assert seen["targets alike"] and seen["last"] == 0
         # The oldest of them makes one network more before, so that it draws other weights.
         assert (seen["digest"] == expected["digest"]) == (not commit.startswith("eece801")), commit
+
+
+@pytest.mark.official
+@pytest.mark.parametrize("commit", WITH_A_LIST)
+def test_the_paper_eras_q_functions_start_as_the_pins_do(tried_commits, probes, commit):
+    checkouts = tried_commits("tdmpc2")
+    found = [name for name in checkouts if name.startswith(commit)] or pytest.skip(f"no official code at {commit}")
+    code = patched.materialise(checkouts[found[0]], ["device", "current-stack", "q-init"])
+    assert "q-init" in code.already
+    seen = probes("q_weights", code.code_dir)
+    assert seen["std"] == pytest.approx([0.02, 0.02], abs=2e-4) and seen["last"] == 0 and seen["targets alike"]
 
 
 def test_q_init_is_used_only_by_name_and_is_there_already_on_the_pin(official, clone):

@@ -41,11 +41,18 @@ class Case:
 
     def __init__(self):
         self.events: list[dict] = []
+        self.without: list[str] = []
 
     def record(self, what: str, values: Mapping | None = None, **more) -> None:
         """what: the quantity. values: name -> tensor, array or number; everything else counts by its `repr`."""
         named = {**(values or {}), **more}
         self.events.append({"what": what, "values": {str(name): written(value) for name, value in named.items()}})
+
+    def lack(self, what: str) -> None:
+        """The checkout has nothing for this part of the case; the rest of it goes on, and the result says so."""
+        if what not in self.without:
+            self.without.append(what)
+        self.record(f"the checkout lacks {what}")
 
     def find(self, owner, *names: str) -> list:
         """The attributes of `owner`, None for one that is not there, which is recorded."""
@@ -100,6 +107,7 @@ def recorded(cases: Mapping[str, Callable[[Case], None]], names: list[str] | Non
             raised = f"{type(error).__name__}: {error}"
         seconds = round(time.time() - started, 2)
         answers[name] = {"events": case.events, "lacks": lacks, "raised": raised, "seconds": seconds}
+        answers[name]["without"] = case.without
     return answers
 
 
@@ -161,13 +169,15 @@ def verdict(gate: str, expected: Mapping, found: Mapping, against: str) -> Resul
         return Result(gate, NOT_JUDGED, f"the checkout lacks {found['lacks']}", {}, seconds)
     if expected["raised"] is not None:
         # Nothing is proved by two errors, however equal.
-        reason = f"the reference does not run here: {expected['raised']}"
+        reason = f"cannot run on this stack: the reference raises {expected['raised']}"
         return Result(gate, NOT_JUDGED, reason, {"events": len(expected["events"])}, seconds)
     events, here = first_difference(expected, found)
     if here is None:
         count = sum(len(event["values"]) for event in expected["events"])
         figures = {"events": events, "values": count}
-        return Result(gate, PASS, f"{count} values of {events} events equal, bit for bit", figures, seconds)
+        without = f"; without {', '.join(expected['without'])}, which the checkout lacks" if expected.get("without") else ""
+        told = f"{count} values of {events} events equal, bit for bit{without}"
+        return Result(gate, PASS, told, figures, seconds)
     figures = {"event": events, "differing": here[1]}
     return Result(gate, FAIL, f"first divergence at {here[0]}; reference: {against}", figures, seconds)
 

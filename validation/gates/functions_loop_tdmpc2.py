@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from tdmpc2_lean.validation.gates import names_tdmpc2
 from tdmpc2_lean.validation.gates.cases import Case, Lacking
 from tdmpc2_lean.validation.gates.functions_tdmpc2 import SMALL
-from tdmpc2_lean.validation.gates.stand_ins import TIMES
+from tdmpc2_lean.validation.gates.names_tdmpc2 import TIMES
+from tdmpc2_lean.validation.gates.stand_ins import StandInModel
+from tdmpc2_lean.validation.gates.subjects import read_config
 
 # Settings, whether episodes end early, and whether there are films
 LOOPS = {
@@ -52,9 +55,8 @@ def episode(length: int, task: int | None = None, kind: str = "state"):
 
 def record_samples(case: Case, buffer, what: str, count: int = 3) -> None:
     """Records some samples, all rows as they lie, and the random states."""
-    names = ("obs", "action", "reward", "terminated", "task")
     for number in range(count):
-        batch = dict(zip(names, buffer.sample(), strict=True))
+        batch = names_tdmpc2.batch(tuple(buffer.sample()))
         layout = {f"{k} lies": f"{v.is_contiguous()} {v.device}" for k, v in batch.items() if hasattr(v, "dtype")}
         case.record(f"sample {number} {what}", batch | layout)
     rows = buffer._buffer[:]
@@ -89,11 +91,14 @@ def buffer(case: Case, code_dir: Path, with_tasks: bool) -> None:
                 held.add(episode(length, task_of))
                 record_samples(case, held, f"after {length} steps more")
     many = Buffer(configured(code_dir, {"buffer_size": 80, "steps": 70, "batch_size": 16}))
-    loaded = torch.stack([episode(9, task_of) for _ in range(3)])
-    case.record("load returns", count=many.load(loaded))
-    record_samples(case, many, "that was loaded", 2)
-    case.record("load returns", count=many.load(torch.stack([episode(9, task_of) for _ in range(5)])))
-    record_samples(case, many, "that was loaded twice", 2)
+    if hasattr(many, "load"):
+        loaded = torch.stack([episode(9, task_of) for _ in range(3)])
+        case.record("load returns", count=many.load(loaded))
+        record_samples(case, many, "that was loaded", 2)
+        case.record("load returns", count=many.load(torch.stack([episode(9, task_of) for _ in range(5)])))
+        record_samples(case, many, "that was loaded twice", 2)
+    else:
+        case.lack("Buffer.load")
     frames = Buffer(configured(code_dir, {"buffer_size": 40, "batch_size": 8}))
     frames.add(episode(12, task_of, "frames"))
     record_samples(case, frames, "of frames")
@@ -103,6 +108,8 @@ def no_terminations(case: Case, code_dir: Path) -> None:
     """Episodes that say nothing of terminations, as in upstream's published data sets."""
     from common.buffer import Buffer
 
+    if "episodic" not in read_config(code_dir):
+        raise Lacking("terminations")
     held = Buffer(configured(code_dir, {"buffer_size": 60}))
     held.add(episode(20).exclude("terminated"))
     for number in range(2):
@@ -150,7 +157,7 @@ class ScriptedEnv:
 class ScriptedAgent:
     """An agent that tells how it is asked."""
 
-    model = "stand-in"
+    model = StandInModel("stand-in")
 
     def __init__(self, case: Case):
         self.case, self.acts, self.updates = case, 0, 0
@@ -216,6 +223,8 @@ def loop(case: Case, code_dir: Path, overrides: dict, ends_early: bool, films: b
     """The online trainer with a stand-in for everything around it: what it asks of whom, in order."""
     from trainer.online_trainer import OnlineTrainer
 
+    if "episodic" in overrides and "episodic" not in read_config(code_dir):
+        raise Lacking("terminations")
     cfg = configured(code_dir, {"steps": 60} | overrides)
     cfg.seed_steps, cfg.episode_length = 18, 8
     given = {"env": ScriptedEnv(case, ends_early), "agent": ScriptedAgent(case), "buffer": ScriptedBuffer(case)}

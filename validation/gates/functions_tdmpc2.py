@@ -9,11 +9,12 @@ This module holds the gate and its cases on formulas and networks; `functions_ag
 and saving, `functions_loop_tdmpc2` those on the replay buffer and the trainers.
 """
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-from tdmpc2_lean.validation.gates import cases, stand_ins
+from tdmpc2_lean.validation.gates import cases, names_tdmpc2, stand_ins
 from tdmpc2_lean.validation.gates.cases import Case, Lacking
 from tdmpc2_lean.validation.gates.results import Result
 from tdmpc2_lean.validation.gates.subjects import GateSubject
@@ -83,13 +84,15 @@ def make_agent(
     from tdmpc2_lean.validation.gates.subjects import read_config
     from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration
 
-    overrides = SMALL | (overrides or {})
-    if overrides.get("obs") == "rgb" and "num_channels" not in read_config(code_dir):
+    overrides, known = SMALL | (overrides or {}), read_config(code_dir)
+    if overrides.get("obs") == "rgb" and "num_channels" not in known:
         raise Lacking("an encoder for pixels")
+    if overrides.get("episodic") and "episodic" not in known:
+        raise Lacking("terminations")
     if overrides["task"] == "mt30" and "mt30" not in common.TASK_SET:
         raise Lacking("the task set mt30")
     cfg = configuration(code_dir, Path.cwd(), overrides)
-    cfg.obs_shape = {"rgb": (9, 64, 64)} if cfg.obs == "rgb" else {"state": (OBS_DIM,)}
+    cfg.obs_shape = {"rgb": (9, 64, 64)} if cfg.get("obs") == "rgb" else {"state": (OBS_DIM,)}
     cfg.action_dim, cfg.episode_length = action_dim, 500
     if cfg.multitask:
         count = len(cfg.tasks)
@@ -103,9 +106,9 @@ def make_agent(
             if parameter.requires_grad:
                 parameter.add_(spread * torch.randn_like(parameter))
         # Targets that are not the networks themselves
-        for target in agent.model._target_Qs_params.values(True, True):
+        for target in names_tdmpc2.target_tensors(agent.model):
             target.add_(0.03 * torch.randn_like(target))
-        if cfg.episodic:
+        if names_tdmpc2.is_episodic(cfg):
             agent.model._termination[-1].weight.mul_(20)  # terminations in some states, not in all or none
     agent.model.eval()
     return agent
@@ -115,7 +118,7 @@ def observations(agent, *batch: int):
     """Random observations of the agent's kind, with `batch` dimensions in front."""
     import torch
 
-    if agent.cfg.obs == "rgb":
+    if agent.cfg.get("obs") == "rgb":
         return torch.randint(0, 256, (*batch, 9, 64, 64), dtype=torch.uint8)
     return torch.randn(*batch, OBS_DIM)
 
@@ -135,6 +138,8 @@ def bins(case: Case) -> None:
     symlog, symexp, two_hot, inverse, soft_ce = case.find(math, "symlog", "symexp", "two_hot", "two_hot_inv", "soft_ce")
     for low, high, count in ((-10, 10, 101), (-3, 5, 7), (-1, 1, 2), (0, 1, 0), (0, 1, 1)):
         cfg = SimpleNamespace(vmin=low, vmax=high, num_bins=count, bin_size=(high - low) / max(count - 1, 1))
+        if hasattr(math, "DREG_BINS"):
+            math.DREG_BINS = None  # kept by early commits for the first bins that they meet
         edges = torch.linspace(low, high, max(count, 2))
         middles = edges[:-1] + cfg.bin_size * torch.tensor([0.01, 0.3, 0.5, 0.99]).unsqueeze(1)
         beyond = torch.tensor([low - 1e-6, low - 3, low - 60, high + 1e-6, high + 3, high + 60, -0.0, 0.0])
@@ -174,7 +179,7 @@ def formulas(case: Case) -> None:
     mean, sample, density = squash(x, x + eps, found.detach())
     (gradient,) = torch.autograd.grad((mean + 2 * sample + 3 * density).sum(), x)
     case.record("squash", mean=mean, sample=sample, density=density, gradient=gradient)
-    for size in (1, 2, 64):
+    for size in (1, 2, 64) if gumbel else ():
         p = torch.rand(size).softmax(0)
         case.record(f"one of {size}", {str(i): gumbel(p) for i in range(20)}, warm=gumbel(p, temperature=3.0))
     case.random_states()
@@ -228,7 +233,7 @@ def layers_(case: Case) -> None:
             x = x.detach().clone()
             if x.is_floating_point():
                 x.requires_grad_()
-            y = module(x)
+            y = module(x.clone())  # early commits change what they are given
             wanted = [p for p in module.parameters() if p.requires_grad] + ([x] if x.requires_grad else [])
             total = (y * torch.linspace(0.5, 2, y.numel()).view(y.shape)).sum()
             gradients = torch.autograd.grad(total, wanted, allow_unused=True) if wanted else []
@@ -288,6 +293,9 @@ def networks(case: Case, agent) -> None:
     import torch
 
     model, cfg, rows = agent.model, agent.cfg, 5
+    can_detach = "detach" in inspect.signature(model.Q).parameters
+    if not can_detach:
+        case.lack("values detached from the networks")
     for training in (False, True):
         model.train(training)
         task, said = tasks_of(agent, rows), f"training {training}"
@@ -302,15 +310,18 @@ def networks(case: Case, agent) -> None:
             inputs, what = {"by z": latent, "by action": action}, f"{shape}, {said}"
             gradients_of(case, f"next of a {what}", model, {"z": model.next(latent, action, task)}, inputs)
             gradients_of(case, f"reward of a {what}", model, {"logits": model.reward(latent, action, task)}, inputs)
-            drawn, info = model.pi(latent, task)
+            drawn, info = names_tdmpc2.drawn(model, latent, task)
             told = {k: v for k, v in info.items() if hasattr(v, "dtype")}
             gradients_of(case, f"pi of a {what}", model, {"action": drawn, **told}, {"by z": latent})
             for kind in ("min", "avg", "all"):
                 for target, detach in ((False, False), (True, False), (False, True), (True, True)):
-                    q = model.Q(latent, action, task, return_type=kind, target=target, detach=detach)
-                    gradients_of(case, f"Q {kind}, target {target}, detach {detach}, {what}", model, {"q": q}, inputs)
+                    asked = {"target": target} | ({"detach": detach} if can_detach else {})
+                    if can_detach or not detach:
+                        q = model.Q(latent, action, task, return_type=kind, **asked)
+                        told = f"Q {kind}, target {target}, detach {detach}, {what}"
+                        gradients_of(case, told, model, {"q": q}, inputs)
             gradients_of(case, f"Q of a {what}", model, {"q": model.Q(latent, action, task)}, inputs)
-            if cfg.episodic:
+            if names_tdmpc2.is_episodic(cfg):
                 for raw in (False, True):
                     p = model.termination(latent, task, unnormalized=raw)
                     gradients_of(case, f"termination, raw {raw}, of a {what}", model, {"p": p}, {"by z": latent})

@@ -41,7 +41,7 @@ def runnable_prefix(subject: GateSubject, runs: TracedRuns) -> tuple[int, str]:
 def reference_name(subject: GateSubject, length: int, why: str, tracing: Tracing = TDMPC2) -> str:
     """How tables name the reference."""
     if length == 0:
-        read = f", {tracing.how}" if tracing.is_needed(subject.reference.code_dir) else ""
+        read = f", {tracing.how(subject.reference.code_dir)}" if tracing.is_needed(subject.reference.code_dir) else ""
         ours = ", the bridge's files in place of those it lacks" if subject.reference.release else ""
         return f"unpatched {subject.reference.label}{read}{ours}"
     names = ", ".join(patch.name for patch in subject.series.patches[:length])

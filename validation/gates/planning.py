@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import process
+from tdmpc2_lean.validation.gates import names_tdmpc2, process
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result, failed_to_run
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 
@@ -40,6 +40,15 @@ def without_plan_vec(gate: str) -> Result:
     return Result(gate, NOT_JUDGED, "the checkout has no method `plan_vec`", missing=frozenset({"plan_vec"}))
 
 
+def lacking(config, overrides: dict) -> str:
+    """What of a case's settings a checkout has nothing for, as a sentence; empty where it has all."""
+    if "obs" in overrides and "num_channels" not in config:
+        return "the checkout has no encoder for pixels"
+    if "episodic" in overrides and "episodic" not in config:
+        return "the checkout has no terminations"
+    return ""
+
+
 def plan_vec_one(subject: GateSubject) -> Iterator[Result]:
     """N=1 against `_plan`, over settings, and at the official sizes of model_size 5."""
     if not subject.can_plan_vec:
@@ -48,10 +57,11 @@ def plan_vec_one(subject: GateSubject) -> Iterator[Result]:
     # Two processes: most of what can be wrong shows in the first case already.
     for cases in (CASES[:1], CASES[1:]):
         started = time.time()
-        if "num_channels" not in subject.config:
-            for name in [name for name, overrides, _ in cases if "obs" in overrides]:
-                yield Result(f"plan-vec-one/{name}", NOT_JUDGED, "the checkout has no encoder for pixels")
-            cases = [case for case in cases if "obs" not in case[1]]
+        cases = list(cases)
+        for case in cases[:]:
+            if why := lacking(subject.config, case[1]):
+                yield Result(f"plan-vec-one/{case[0]}", NOT_JUDGED, why)
+                cases.remove(case)
         try:
             answers = process.call(f"{MODULE}:planned_in_cases", subject.code_dir, cases=cases)
         except process.ChildFailed as failure:
@@ -75,6 +85,12 @@ def plan_vec_many(subject: GateSubject) -> Iterator[Result]:
         return
     for name, overrides in (("state", FEW), ("episodic", FEW | {"episodic": True})):
         started = time.time()
+        if why := lacking(subject.config, overrides):
+            yield Result(f"plan-vec-many/{name}", NOT_JUDGED, why)
+            continue
+        # Until September 2024 the ensemble's dropout is never off; its draws cannot be divided among environments.
+        before = "" if "_plan" in subject.functions else "without dropout: "
+        overrides |= {"dropout": 0.0} if before else {}
         try:
             seen = process.call(f"{MODULE}:planned_for_many", subject.code_dir, overrides=overrides, steps=8)
         except process.ChildFailed as failure:
@@ -82,7 +98,7 @@ def plan_vec_many(subject: GateSubject) -> Iterator[Result]:
             continue
         for part, (ok, detail, figures) in seen.items():
             gate = f"plan-vec-many/{name}/{part}"
-            yield Result(gate, PASS if ok else FAIL, detail, figures, time.time() - started)
+            yield Result(gate, PASS if ok else FAIL, before + detail, figures, time.time() - started)
             started = time.time()
 
 
@@ -97,7 +113,7 @@ def make_agent(code_dir: Path, overrides: dict, seed: int = 0):
     from tdmpc2_lean.validation.gates.trace_tdmpc2 import configuration
 
     cfg = configuration(code_dir, Path.cwd(), {"task": "cheetah-run"} | overrides)
-    cfg.obs_shape = {"rgb": (9, 64, 64)} if cfg.obs == "rgb" else {"state": (OBS_DIM,)}
+    cfg.obs_shape = {"rgb": (9, 64, 64)} if cfg.get("obs") == "rgb" else {"state": (OBS_DIM,)}
     cfg.action_dim, cfg.episode_length = ACTION_DIM, 500
     torch.manual_seed(seed)
     agent = TDMPC2(cfg)
@@ -105,7 +121,7 @@ def make_agent(code_dir: Path, overrides: dict, seed: int = 0):
         for parameter in agent.model.parameters():
             if parameter.requires_grad:
                 parameter.add_(0.1 * torch.randn_like(parameter))
-        if cfg.episodic:
+        if names_tdmpc2.is_episodic(cfg):
             # Terminations in some of the plans, not in all or none of them
             agent.model._termination[-1].weight.mul_(20)
     agent.model.eval()
@@ -116,7 +132,7 @@ def observations(agent, *batch: int):
     """Random observations of the agent's kind, with `batch` dimensions in front."""
     import torch
 
-    if agent.cfg.obs == "rgb":
+    if agent.cfg.get("obs") == "rgb":
         return torch.randint(0, 256, (*batch, 9, 64, 64), dtype=torch.uint8)
     return torch.randn(*batch, OBS_DIM, dtype=torch.get_default_dtype())
 
@@ -128,30 +144,34 @@ def planned_in_cases(code_dir: Path, cases: list) -> dict:
 
 def planned_as_one(agent, steps: int) -> dict:
     """Plans `steps` times with and without evaluation mode; an episode begins at the first and at a middle step."""
+    import numpy as np
     import torch
 
-    against = "_plan" if agent.cfg.mpc else "act"
+    planner, plan = names_tdmpc2.planner_of(agent)
+    against = planner if agent.cfg.mpc else "act"
     plans, values = 0, set()
     for eval_mode in (False, True):
         torch.manual_seed(int(eval_mode))
+        np.random.seed(int(eval_mode))
         for step, obs in enumerate(observations(agent, steps)):
             t0 = step == 0 or step == steps // 2
             # The first half passes a flag, the second a mask: both are in the interface.
             mask = t0 if step < steps // 2 else torch.tensor([t0])
-            before = torch.get_rng_state()
+            before = torch.get_rng_state(), np.random.get_state()
             if agent.cfg.mpc:
-                expected = agent._plan(obs.unsqueeze(0), t0=t0, eval_mode=eval_mode)
+                expected = plan(obs.unsqueeze(0), t0=t0, eval_mode=eval_mode)
                 warm_start = agent._prev_mean.clone()
             else:
                 expected, warm_start = agent.act(obs, t0=t0, eval_mode=eval_mode), None
-            after = torch.get_rng_state()
-            torch.set_rng_state(before)
+            after = random_states()
+            torch.set_rng_state(before[0])
+            np.random.set_state(before[1])
             found = agent.act_vec(obs.unsqueeze(0), t0=mask, eval_mode=eval_mode)
             where = f"step {step}, eval_mode {eval_mode}, t0 {t0}"
             checks = [("action", expected, found[0])]
             if warm_start is not None:
                 checks.append(("warm start", warm_start, agent._prev_mean_vec[:, 0]))
-            checks.append(("random state", after, torch.get_rng_state()))
+            checks += [(f"random state of {name}", after[name], now) for name, now in random_states().items()]
             for what, was, now in checks:
                 if was.shape != now.shape or not torch.equal(was, now):
                     gap = largest(was, now)
@@ -161,6 +181,15 @@ def planned_as_one(agent, steps: int) -> dict:
     if len(values) < plans // 2:
         return {"plans": plans, "against": against, "divergence": f"only {len(values)} different actions in all"}
     return {"plans": plans, "against": against, "divergence": None}
+
+
+def random_states() -> dict:
+    """States of the streams from which plans draw, as tensors: Torch's, and NumPy's with its position."""
+    import numpy as np
+    import torch
+
+    _, words, position, *_ = np.random.get_state()
+    return {"Torch": torch.get_rng_state(), "NumPy": torch.from_numpy(np.append(words, position).astype(np.int64))}
 
 
 def largest(was, now) -> str:
@@ -178,13 +207,15 @@ class Tape:
 
     The draws of torch that planning uses are `randn`, `randn_like`, `randperm` and `exponential_`. In a batch the
     environments are the first or second dimension, or blocks of rows of a matrix; a draw whose size does not grow
-    with the batch, the choice of ensemble members, is shared.
+    with the batch, the choice of ensemble members, is shared. Until September 2024 it draws with NumPy's `choice` too:
+    members without weights, which are shared, and by weights an elite for one environment after the other.
     """
 
     NAMES = ("randn", "randn_like", "randperm")
 
     def __init__(self):
         self.draws = []
+        self.playing_for = None
 
     @contextmanager
     def recording(self):
@@ -194,14 +225,42 @@ class Tape:
     @contextmanager
     def playing(self, env: int, num_envs: int):
         left = iter(self.draws)
-        with self._replaced(lambda make, shape: self._part(next(left), shape, env, num_envs)):
+
+        def draw(make, shape):
+            found = next(left)
+            return found if make is None else self._part(found, shape, env, num_envs)
+
+        self.playing_for = env
+        with self._replaced(draw):
             yield
+        self.playing_for = None
         if next(left, None) is not None:
             raise AssertionError("the single plan drew fewer random numbers than the batched one")
 
     def _keep(self, draw):
         self.draws.append(draw.clone())
         return draw
+
+    def _choosing(self, draw):
+        """NumPy's `choice`, recorded or played back; choices by weights are a list, one for each environment."""
+        import numpy as np
+
+        choose = np.random.choice
+
+        def choice(a, size=None, replace=True, p=None):
+            if self.playing_for is not None:
+                found = draw(None, None)
+                return found[self.playing_for] if isinstance(found, list) else found.copy()
+            found = choose(a, size, replace, p)
+            if p is None:
+                self.draws.append(found.copy())
+            elif self.draws and isinstance(self.draws[-1], list):
+                self.draws[-1].append(found)
+            else:
+                self.draws.append([found])
+            return found
+
+        return choose, choice
 
     @staticmethod
     def _part(draw, shape, env: int, num_envs: int):
@@ -218,9 +277,11 @@ class Tape:
 
     @contextmanager
     def _replaced(self, draw):
+        import numpy as np
         import torch
 
         kept = {name: getattr(torch, name) for name in self.NAMES}
+        choose, np.random.choice = self._choosing(draw)
         exponential = torch.Tensor.exponential_
 
         def randn(*size, **kwargs):
@@ -240,6 +301,7 @@ class Tape:
             for name, function in kept.items():
                 setattr(torch, name, function)
             torch.Tensor.exponential_ = exponential
+            np.random.choice = choose
 
 
 def planned_for_many(code_dir: Path, overrides: dict, steps: int) -> dict:
@@ -250,7 +312,7 @@ def planned_for_many(code_dir: Path, overrides: dict, steps: int) -> dict:
     single = compare_with_single_planners(make_agent(code_dir, overrides), steps)
     torch.set_default_dtype(torch.float64)
     agent = make_agent(code_dir, overrides)
-    agent.double()
+    in_double_precision(agent)
     double = compare_with_single_planners(agent, steps)
     figures = {"double": double["largest"], "single": single["largest"], "plans": double["plans"], "bound": BOUND}
     detail = (
@@ -267,6 +329,20 @@ def planned_for_many(code_dir: Path, overrides: dict, steps: int) -> dict:
     return answers
 
 
+def in_double_precision(agent) -> None:
+    """Turns all tensors of an agent into double precision, also of early ones, which are no modules."""
+    import torch
+
+    if isinstance(agent, torch.nn.Module):
+        agent.double()
+        return
+    agent.model.double()
+    for owner in (agent, agent.model):
+        for name, value in vars(owner).items():
+            if torch.is_tensor(value) and value.is_floating_point():
+                setattr(owner, name, value.double())
+
+
 def resets(steps: int):
     """Whether environment i begins an episode at step t: all at step 0, then each in a rhythm of its own (T, N)."""
     import torch
@@ -281,6 +357,8 @@ def compare_with_single_planners(agent, steps: int) -> dict:
 
     torch.manual_seed(1)
     obs, t0 = observations(agent, steps, NUM_ENVS), resets(steps)
+    if names_tdmpc2.warm_start(agent) is None:
+        agent._prev_mean = torch.zeros(agent.cfg.horizon, agent.cfg.action_dim)
     warm_starts = [torch.zeros_like(agent._prev_mean) for _ in range(NUM_ENVS)]
     seen = {"largest": 0.0, "first": "", "plans": 0, "actions": []}
     for step, eval_mode in itertools.zip_longest(range(steps), [True] * 3, fillvalue=False):
@@ -323,6 +401,7 @@ def sane(actions) -> tuple:
 
 def independence(agent) -> tuple:
     """Environment i's action and warm start do not depend, by a bit, on what the others observe or when they reset."""
+    import numpy as np
     import torch
 
     torch.manual_seed(2)
@@ -335,6 +414,7 @@ def independence(agent) -> tuple:
         found = []
         for o, mask in ((obs, t0), (other_obs, other_t0)):
             torch.manual_seed(3)
+            np.random.seed(3)
             actions = torch.stack([agent.act_vec(o[t], t0=mask[t])[env] for t in range(steps)])
             found.append((actions, agent._prev_mean_vec[:, env].clone()))
         for what, was, now in zip(("action", "warm start"), *found, strict=True):

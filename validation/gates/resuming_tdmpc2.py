@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import process, trace
+from tdmpc2_lean.validation.gates import names_tdmpc2, process, trace
 from tdmpc2_lean.validation.gates.results import FAIL, PASS, Result, failed_to_run, without_settings
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 from tdmpc2_lean.validation.gates.trace import Dumped, SwitchedRecorder
@@ -180,7 +180,7 @@ def train(
     watch(trainer, recorder)
     if start is None:
         # Values are too small here to move the running scale from where a new one starts.
-        agent.scale.value.fill_(3.0)
+        names_tdmpc2.set_scale(agent, 3.0)
     else:
         recorder.on = False
         shutil.copyfile(folder / start, trainer.checkpoint.path)

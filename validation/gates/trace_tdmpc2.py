@@ -9,7 +9,7 @@ import dataclasses
 import random
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import stand_ins
+from tdmpc2_lean.validation.gates import names_tdmpc2, stand_ins
 from tdmpc2_lean.validation.gates.trace import Dumped, TraceRecorder
 
 
@@ -71,16 +71,27 @@ def configuration(code_dir: Path, work_dir: Path, overrides: dict):
     compile, W&B and files other than eval.csv are off; the device is the CPU where the checkout has a setting for it.
     """
     import hydra
-    from common.parser import parse_cfg
-    from omegaconf import OmegaConf
+    from common import parser
+    from omegaconf import MissingMandatoryValue, OmegaConf
 
     config = OmegaConf.load(code_dir / "config.yaml")
     del config["defaults"]
-    off = {"compile": False, "enable_wandb": False, "save_agent": False, "save_video": False}
+    off = {"compile": False, "save_agent": False, "save_video": False} | names_tdmpc2.without_wandb(config)
     if "device" in config:
         off["device"] = "cpu"
     hydra.utils.get_original_cwd = lambda: str(work_dir)
-    return parse_cfg(OmegaConf.merge(config, off, {k: v for k, v in overrides.items()}))
+    given = OmegaConf.merge(config, off, {k: v for k, v in overrides.items()})
+    sizes = parser.MODEL_SIZE
+    if isinstance(config.get("model_size"), int) and "model_size" not in overrides:
+        # The first commits insist on a model size, and would put its sizes in place of those that are given.
+        parser.MODEL_SIZE = {config.model_size: {}}
+    try:
+        return parser.parse_cfg(given)
+    except MissingMandatoryValue:  # until October 2024, of a set of tasks, to be told a model size
+        given.model_size, parser.MODEL_SIZE = 5, {5: {}}
+        return parser.parse_cfg(given)
+    finally:
+        parser.MODEL_SIZE = sizes
 
 
 def make_env(cfg, budget: TDMPC2Budget):
@@ -88,10 +99,8 @@ def make_env(cfg, budget: TDMPC2Budget):
     from envs import make_env as official_make_env
 
     env = official_make_env(cfg)
-    layer = env
-    while not hasattr(type(layer), "max_episode_steps") or "_max_episode_steps" not in vars(layer):
-        layer = layer.env
-    layer._max_episode_steps = cfg.episode_length = budget.episode_length
+    names_tdmpc2.shorten_episodes(env, budget.episode_length)
+    cfg.episode_length = budget.episode_length
     cfg.seed_steps = budget.seed_steps
     return env
 
@@ -161,7 +170,10 @@ def watch(trainer, recorder: TraceRecorder, record_evaluations: bool = True) -> 
     wrap(env, "reset", "first observation", lambda obs: {"obs": obs})
     wrap(env, "step", "transition", transition)
     wrap(agent, "act", "planned action", lambda action: {"action": action, "prev_mean": agent._prev_mean})
-    wrap(buffer, "sample", "batch", batch)
+    sample = buffer.sample
+    # Of early commits a generator, which can be looked at once only
+    buffer.sample = lambda *args, **kwargs: tuple(sample(*args, **kwargs))
+    wrap(buffer, "sample", "batch", names_tdmpc2.batch)
 
     rand_act = env.rand_act
 
@@ -203,7 +215,7 @@ def watch(trainer, recorder: TraceRecorder, record_evaluations: bool = True) -> 
     log = logger.log
 
     def recorded_log(metrics, category="train"):
-        kept = {k: v for k, v in sorted(metrics.items()) if k not in {"elapsed_time", "steps_per_second"}}
+        kept = {k: v for k, v in sorted(metrics.items()) if k not in names_tdmpc2.TIMES}
         if category != "eval":
             record(f"logged {category}", kept)
         return log(metrics, category)
@@ -218,17 +230,11 @@ def transition(result) -> dict:
     return {"obs": obs, "reward": reward, "done": done, "terminated": info["terminated"], "success": info["success"]}
 
 
-def batch(result) -> dict:
-    """What `buffer.sample` returned, the task left out where there is none."""
-    names = ("obs", "action", "reward", "terminated", "task")
-    return {name: value for name, value in zip(names, result, strict=True) if value is not None}
-
-
 def learned_state(agent) -> dict:
     """Every parameter and buffer of the model, targets included, by name."""
     state = {k: v for k, v in agent.model.state_dict().items() if hasattr(v, "detach")}
-    targets = agent.model._target_Qs_params.flatten_keys(".").items()
-    return dict(sorted(state.items())) | {f"target.{k}": v for k, v in sorted(targets)}
+    targets = names_tdmpc2.targets_of(agent.model).items()
+    return dict(sorted(state.items())) | {f"target.{k}": v for k, v in targets}
 
 
 def optimiser_state(agent) -> dict:

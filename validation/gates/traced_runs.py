@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import accounting, executed, jax_shim, process, trace
+from tdmpc2_lean.validation.gates import accounting, cpu_shim, executed, jax_shim, process, trace
 from tdmpc2_lean.validation.gates import kept as keeping
-from tdmpc2_lean.validation.gates.subjects import read_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,33 +19,32 @@ class Tracing:
 
     function: `module:function` that trains and writes a trace. stack: what its process sets up before.
     shim: a module whose `install` makes official code run that does not run here as it is written; `is_needed` says
-    whether a code folder needs it, and `how` what tables say then.
+    whether a code folder needs it, and `how` what tables say of the folder then.
     """
 
     function: str
     stack: process.Stack
     shim: str
     is_needed: Callable[[Path], bool]
-    how: str
+    how: Callable[[Path], str]
 
     def shim_for(self, code_dir: Path) -> str | None:
         return self.shim if self.is_needed(code_dir) else None
 
 
-# A checkout of TD-MPC2 without the setting `device` names CUDA in its code.
 TDMPC2 = Tracing(
     "tdmpc2_lean.validation.gates.trace_tdmpc2:train",
     process.TORCH,
     "tdmpc2_lean.validation.gates.cpu_shim",
-    lambda code_dir: "device" not in read_config(code_dir),
-    "its 'cuda:0' read as 'cpu'",
+    lambda code_dir: bool(cpu_shim.needs(code_dir)),
+    lambda code_dir: ", ".join(cpu_shim.needs(code_dir).values()),
 )
 DREAMERV3 = Tracing(
     "tdmpc2_lean.validation.gates.trace_dreamerv3:train",
     process.JAX,
     "tdmpc2_lean.validation.gates.jax_shim",
     jax_shim.is_needed,
-    "jax.jit taking arguments by position as in JAX 0.5",
+    lambda code_dir: "jax.jit taking arguments by position as in JAX 0.5",
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from tdmpc2_lean.validation.gates import process
+from tdmpc2_lean.validation.gates import process, stand_ins
 from tdmpc2_lean.validation.gates.results import FAIL, PASS, Result, failed_to_run, without_settings
 from tdmpc2_lean.validation.gates.subjects import GateSubject
 
@@ -99,7 +99,7 @@ def updates_at_each_step(code_dir: Path, steps: int, seed_steps: int, episode: i
             return obs, torch.tensor(0.0), self.t >= episode, info
 
     class Agent:
-        model = "stand-in"
+        model = stand_ins.StandInModel("stand-in")
 
         def act(self, *_, **__):
             return action

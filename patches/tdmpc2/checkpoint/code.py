@@ -39,7 +39,15 @@ def import_omegaconf():
 def tensors_of_no_module(agent):
     tensors = {f'model.{k}': v for k, v in agent.model.state_dict().items()}
     tensors.update({f'scale.{k}': v for k, v in agent.scale.state_dict().items()})
+    # The policy's gradients stay until its next update, and count for the norm by which the model's are clipped
+    tensors.update({f'grad.{k}': p.grad for k, p in agent.model._pi.named_parameters() if p.grad is not None})
     return dict(tensors, _prev_mean=agent._prev_mean)
+
+
+def load_gradients(agent, state):
+    for name, p in agent.model._pi.named_parameters():
+        if f'grad.{name}' in state['agent']:
+            p.grad = state['agent'][f'grad.{name}'].to(p.device)
 
 
 def import_checkpoint():

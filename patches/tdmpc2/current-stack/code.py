@@ -71,6 +71,30 @@ def import_gym():
         import gymnasium as gym
 
 
+def maniskill_if_there():
+    try:
+        from envs.maniskill import make_env as make_maniskill_env
+    except ImportError:
+        def make_maniskill_env(cfg):
+            raise UnknownTaskError(cfg.task)
+
+
+def metaworld_if_there():
+    try:
+        from envs.metaworld import make_env as make_metaworld_env
+    except ImportError:
+        def make_metaworld_env(cfg):
+            raise UnknownTaskError(cfg.task)
+
+
+def myosuite_if_there():
+    try:
+        from envs.myosuite import make_env as make_myosuite_env
+    except ImportError:
+        def make_myosuite_env(cfg):
+            raise UnknownTaskError(cfg.task)
+
+
 def import_match_metadata():
     from common.layers import match_metadata, with_metadata
 
