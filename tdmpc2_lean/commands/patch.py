@@ -14,7 +14,9 @@ from tdmpc2_lean.commands.patch_output import (
     print_recovered,
     print_series,
     print_status,
+    print_tried,
 )
+from tdmpc2_lean.errors import quoted
 
 CHECKOUT = click.argument("checkout", type=click.Path(path_type=Path))
 NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -166,6 +168,8 @@ def apply(checkout, names, dry_run, allow_local_changes, folder):
     print_recovered(done.recovered)
     idle = f"nothing to do: {', '.join(done.applied)} applied already" if done.applied else ""
     print_outcome(done, "applied", done.added, idle)
+    if done.added and not dry_run and folder is None:
+        click.echo(f"next: `tdmpc2-lean patch try {quoted(done.root)}` sees in seconds whether they act in your script")
 
 
 @patch.command()
@@ -215,6 +219,27 @@ def status(checkout, folder, as_json):
 
     found = status(checkout, read_series(folder=folder) if folder else None)
     print_status(found, as_json)
+
+
+@patch.command("try")
+@click.argument("checkout", type=click.Path(path_type=Path), required=False)
+@click.option("--checkout", "named", type=click.Path(path_type=Path), metavar="DIR", help="The same as CHECKOUT.")
+@AS_JSON
+def try_(checkout, named, as_json):
+    """Run the script of CHECKOUT for seconds, on the CPU, and see whether each setting of its patches acts.
+
+    An agent is made, plans, is updated, saved and loaded; then the settings that the applied patches brought are given
+    other values, and what they promise is counted. Exit code 1 if something does not act. Nothing of CHECKOUT changes.
+
+    \b
+    Example:
+        tdmpc2-lean patch try ~/my-fork
+    """
+    from tdmpc2_lean.trying import try_checkout
+
+    tried = try_checkout(checkout or named or Path("."))
+    print_tried(tried, as_json)
+    raise SystemExit(0 if tried.ok else 1)
 
 
 @patch.command()

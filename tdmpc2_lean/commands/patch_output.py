@@ -68,12 +68,41 @@ def print_check(found, as_json: bool) -> None:
         elif fit.problem:
             verdict = f"DOES NOT APPLY: {fit.problem}"
         else:
-            verdict = f"DOES NOT APPLY, {len(fit.lost)} lost anchor{'s' * (len(fit.lost) > 1)}:"
+            lost = sum(anchor.edit is not None for anchor in fit.lost)
+            unmet = len(fit.lost) - lost
+            parts = [f"{lost} lost anchor{'s' * (lost > 1)}"] * bool(lost)
+            parts += [f"{unmet} requirement{'s' * (unmet > 1)} not met"] * bool(unmet)
+            verdict = f"DOES NOT APPLY, {', '.join(parts)}:"
         click.echo(f"{fit.patch.name:<{width}}  {verdict}")
         for anchor in fit.lost:
             click.echo(f"    {anchor}")
+            if anchor.by_hand:
+                click.echo(textwrap.indent(anchor.by_hand, " " * 8))
     fits = [fit for fit in found.fits if not fit.already]
     click.echo(f"{sum(fit.ok for fit in fits)} of {len(fits)} patches apply to {found.root}")
+
+
+def print_tried(tried, as_json: bool) -> None:
+    """What was observed, one line each, and what to do where something does not act."""
+    if as_json:
+        rows = [vars(one) for one in tried.observations]
+        row = {"root": str(tried.root), "ok": tried.ok, "observations": rows, "untried": tried.untried}
+        click.echo(json.dumps(row, indent=1))
+        return
+    width = max(len(one.what) for one in tried.observations)
+    by = max(len(one.patch) for one in tried.observations)
+    for one in tried.observations:
+        verdict = "seen" if one.seen else f"NOT SEEN: expected {one.expected}; found"
+        click.echo(f"{one.what:<{width}}  {one.patch:<{by}}  {verdict}{': ' if one.seen else ' '}{one.found}")
+    for name in tried.untried:
+        click.echo(f"{name}: of this setting nothing can be seen in seconds on a CPU")
+    missing = [one for one in tried.observations if not one.seen]
+    click.echo(f"{len(tried.observations) - len(missing)} of {len(tried.observations)} seen in {tried.root}")
+    if missing:
+        patches = " ".join(dict.fromkeys(one.patch for one in missing if one.patch))
+        off = f"`tdmpc2-lean patch revert {quoted(tried.root)} {patches}` takes off what does not act, or "
+        audit = f"`tdmpc2-lean patch audit {quoted(tried.root)}`"
+        click.echo(f"next: {off * bool(patches)}see what the code does otherwise: {audit}")
 
 
 def print_status(found, as_json: bool) -> None:

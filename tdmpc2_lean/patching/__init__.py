@@ -1,7 +1,8 @@
 """The patch engine: read a series, render it against a checkout, plan, act.
 
-series                    reads patches from their folders        (no checkout)
+series, snippets, requirements   reads patches from their folders (no checkout)
 source, anchors, render   bytes in, bytes out                     (no disk)
+suitability, collisions   what keeps a patch from being right     (no disk)
 record                    what is recorded of a checkout          (reads the checkout, as `upstreams.applied` does)
 planning, refusals        what to write; what is refused before   (reads the checkout)
 verbs                     check, apply, revert, status            (reads the checkout)

@@ -4,11 +4,14 @@
 with these two, so that they cannot disagree.
 """
 
+import ast
 import re
 import shlex
+import sys
 import warnings
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ast_grep_py import SgNode, SgRoot
 
@@ -16,6 +19,7 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching import anchors
 from tdmpc2_lean.patching.anchors import LostAnchor, LostAnchors, Match, NotFound
+from tdmpc2_lean.patching.collisions import collision
 from tdmpc2_lean.patching.series import Edit, Patch, Place, Snippet, language
 from tdmpc2_lean.patching.source import (
     BOM,
@@ -26,7 +30,9 @@ from tdmpc2_lean.patching.source import (
     line_start,
     lines_of,
     restyled,
+    tree_of,
 )
+from tdmpc2_lean.patching.suitability import expected, unmet, uses_of_global
 from tdmpc2_lean.upstreams.registry import is_left_out
 
 # Expressions that bind as tightly as a name: never in need of parentheses.
@@ -44,6 +50,8 @@ OPERATORS = {
 LOOSE = {"expression_list", "pattern_list", "yield", "named_expression"}
 METAVARIABLE = re.compile(r"\$+([A-Z][A-Z0-9_]*)")
 PLACEHOLDER = "METAVARIABLE_"
+MATCHED = "MATCHED"  # stands in a text for all that its pattern matched
+MOST_LINES = 12  # of an edit that is shown to be made by hand
 
 
 class RenderError(UserError):
@@ -75,32 +83,100 @@ def render(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str] = (
     UTF-8.
     """
     changed: dict[str, bytes] = {}
-    lost: list[LostAnchor] = []
     now = ChainMap(changed, files)
+    lost = _unmet(patch, now, left_out, after=False)
     for edit in patch.edits:
         if is_left_out(edit.file, left_out) and edit.file not in now:
             continue
         try:
-            changed |= _first_that_fits(edit, now)
+            made = _first_that_fits(edit, now)
+            for file, data in made.items():
+                old = now.get(file)
+                if old is not None and (taken := collision(file, language(file), old, data, now)):
+                    raise NotFound(taken)
+            changed |= made
         except NotFound as error:
             pattern = edit.find or edit.key
-            lost.append(LostAnchor(patch.name, edit.number, edit.file, edit.inside, pattern, str(error)))
+            lost.append(
+                LostAnchor(patch.name, edit.number, edit.file, edit.inside, pattern, str(error), by_hand(edit))
+            )
         except UnicodeDecodeError as error:
             raise RenderError(
                 f"{patch.name}, edit {edit.number}: {edit.file} is not UTF-8 (byte {error.start}).",
                 "convert the file to UTF-8 first",
             ) from None
+    if not lost:
+        lost = _unmet(patch, now, left_out, after=True)
     if lost:
         raise LostAnchors(lost)
     for file, data in changed.items():
         if problem := parse_problem(file, data):
             raise _does_not_parse(patch, file, problem, files.get(file))
+    for edit in patch.edits:
+        if line := _still_used(edit, now, files):
+            if edit.count[0] == 0:
+                return render(replace(patch, edits=tuple(one for one in patch.edits if one != edit)), files, left_out)
+            reason = f"cannot go: what it imports is used at line {line}"
+            raise LostAnchors([LostAnchor(patch.name, edit.number, edit.file, edit.inside, edit.find, reason)])
     return {file: data for file, data in changed.items() if files.get(file) != data}
 
 
+def _unmet(patch: Patch, files: Mapping[str, bytes], left_out: Sequence[str], after: bool) -> list[LostAnchor]:
+    """The requirements of a patch that are not met. Those about files that are known to be left out are passed over."""
+    found = []
+    for one in patch.requires:
+        if one.after == after and not (is_left_out(one.file, left_out) and one.file not in files):
+            reason = unmet(one, files, language(one.file))
+            if reason is not None:
+                found.append(
+                    LostAnchor(patch.name, None, one.file, one.inside, expected(one), f"{reason}. Why: {one.why}")
+                )
+    return found
+
+
+def _still_used(edit: Edit, now: Mapping[str, bytes], before: Mapping[str, bytes]) -> int | None:
+    """A line on which something is used whose import an edit deleted."""
+    wanted = anchors.IMPORT.fullmatch(edit.find or "") if edit.do == "delete" else None
+    data, old = now.get(edit.file), before.get(edit.file)
+    if wanted is None or edit.inside or data is None or data == old:
+        return None
+    name = wanted["name"].split()
+    name = name[-1] if len(name) > 1 or wanted["module"] else name[0].partition(".")[0]
+    try:
+        return next(iter(uses_of_global(data, name)), None)
+    except (SyntaxError, UnicodeDecodeError):
+        return None
+
+
+def by_hand(edit: Edit) -> str:
+    """How to make an edit by hand, as lines for the user."""
+    code = (edit.snippet.text if edit.snippet else edit.text or "").strip("\n")
+    if edit.new_file is not None:
+        code = edit.new_file.decode("utf-8", "replace").strip("\n")
+    shown = code.split("\n")
+    if len(shown) > MOST_LINES:
+        shown = [*shown[:MOST_LINES], f"... ({len(shown) - MOST_LINES} lines more in the patch's folder)"]
+    what = {
+        "replace": "put in its place",
+        "before": "put before its statement",
+        "after": "put behind its statement",
+        "delete": "delete its statement",
+        "append": f"put at the end of {edit.inside or 'the file'}",
+        "bases": f"make these the bases of {edit.inside}",
+        "create": "make a file",
+        "nothing": "nothing is to be done where that is there",
+    }[edit.do]
+    return f"by hand: {what}" + (":\n" + "\n".join(f"    {line}" for line in shown) if code else "")
+
+
 def already_there(patch: Patch, files: Mapping[str, bytes]) -> bool:
-    """Whether the code has by itself what the patch does, as a commit has in which upstream did the same."""
-    return any(is_there(place, files) for place in patch.already)
+    """Whether the code has by itself what the patch does, as a commit has in which upstream did the same.
+
+    By the patch's [already], or since for each of its edits there is nothing to do.
+    """
+    if any(is_there(place, files) for place in patch.already):
+        return True
+    return any(one.do == "nothing" for edit in patch.edits for one in edit.every) and _nothing_to_do(patch, files)
 
 
 def is_there(place: Place, files: Mapping[str, bytes]) -> bool:
@@ -109,9 +185,16 @@ def is_there(place: Place, files: Mapping[str, bytes]) -> bool:
     if data is None:
         return False
     try:
-        root = SgRoot(SourceText.read(data).text, language(place.file)).root()
-        return bool(anchors.matches(anchors.scope(root, place.inside), place.find, language(place.file)))
+        text, kind = SourceText.read(data).text, language(place.file)
+        return bool(anchors.matches(anchors.scope(tree_of(text, kind), place.inside), place.find, kind, text))
     except (NotFound, UnicodeDecodeError):
+        return False
+
+
+def _nothing_to_do(patch: Patch, files: Mapping[str, bytes]) -> bool:
+    try:
+        return not render(patch, files)
+    except (UserError, LostAnchors):
         return False
 
 
@@ -169,8 +252,21 @@ def _edited_if_given(edit: Edit, files: Mapping[str, bytes]) -> dict[str, bytes]
     if edit.given is not None and not is_there(edit.given, files):
         where = f" in {edit.given.inside or edit.given.file}"
         raise NotFound(f"is only for code with `{edit.given.find}`{where}, which is not there")
+    if edit.count[0] == 0 and not _is_place(edit, files):
+        return {}
     data = _edited(edit, files)
     return {} if edit.do == "nothing" else {edit.file: data}
+
+
+def _is_place(edit: Edit, files: Mapping[str, bytes]) -> bool:
+    """Whether there is the file, and the class or function, in which an edit looks."""
+    data = files.get(edit.file)
+    if data is None:
+        return False
+    try:
+        return bool(anchors.scope(tree_of(SourceText.read(data).text, language(edit.file)), edit.inside))
+    except NotFound:
+        return False
 
 
 def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
@@ -184,8 +280,13 @@ def _edited(edit: Edit, files: Mapping[str, bytes]) -> bytes:
     if edit.do == "nothing" and edit.find is None and edit.key is None:
         return data
     source = SourceText.read(data)
-    root = SgRoot(source.text, language(edit.file)).root()
-    return source.with_text(_edit_text(edit, source, root)).data()
+    root = tree_of(source.text, language(edit.file))
+    try:
+        return source.with_text(_edit_text(edit, source, root)).data()
+    except NotFound as error:
+        if root.kind() == "ERROR" or root.find(kind="ERROR") is not None:
+            raise NotFound(f"{error}; parts of the file are written in a way that is not understood here") from None
+        raise
 
 
 def _created(edit: Edit, files: Mapping[str, bytes]) -> bytes:
@@ -206,12 +307,7 @@ def _edit_text(edit: Edit, source: SourceText, root: SgNode) -> str:
         return _appended(edit, source, root, where)
     if edit.do == "bases":
         return _with_bases(edit, source.text, where)
-    if edit.key is not None:
-        pairs = anchors.yaml_pair(root, edit.key)
-        found = [Match(pair, pair.range().start.index, pair.range().end.index, {}) for pair in pairs]
-    else:
-        found = anchors.matches(where, edit.find, language(edit.file))
-    anchors.expect(found, edit.count, where, edit.find or edit.key, language(edit.file))
+    found = _places(edit, source, root, where)
     text = source.text
     if edit.do == "nothing":
         return text
@@ -225,9 +321,51 @@ def _edit_text(edit: Edit, source: SourceText, root: SgNode) -> str:
     return text
 
 
+def _places(edit: Edit, source: SourceText, root: SgNode, where: SgNode) -> list[Match]:
+    """Where an edit is made. NotFound unless there are as many places as it says."""
+    kind, text = language(edit.file), source.text
+    if edit.key is not None:
+        pairs = anchors.yaml_pair(root, edit.key)
+        found = [Match(pair, pair.range().start.index, pair.range().end.index, {}) for pair in pairs]
+    else:
+        found = anchors.matches(where, edit.find, kind, text)
+    if edit.do in ("before", "after"):
+        sound = [match for match in found if not anchors.after_errors(match, where)]
+        if found and not sound:
+            line = found[0].node.range().start.line + 1
+            raise NotFound(f"is carried out after an error as well, in an `except` or `finally` at line {line}")
+        found = sound
+        if anchors.IMPORT.fullmatch(edit.find or "") and edit.inside is None:
+            found = found[:1] or _first_import(edit, root)
+    anchors.expect(found, edit.count, where, edit.find or edit.key, kind, text)
+    return found
+
+
+def _first_import(edit: Edit, root: SgNode) -> list[Match]:
+    """Where imports of Python's own modules go, if the import is missing that they are meant to stand at."""
+    code = edit.snippet.text if edit.snippet else edit.text or ""
+    statements = parse(code).body
+    modules = [
+        alias.name if isinstance(one, ast.Import) else one.module or ""
+        for one in statements
+        if isinstance(one, ast.Import | ast.ImportFrom) and not getattr(one, "level", 0)
+        for alias in one.names
+    ]
+    if not modules or len(modules) != len(statements) or edit.do != "before":
+        return []
+    if not all(module.partition(".")[0] in sys.stdlib_module_names for module in modules):
+        return []
+    for node in root.children():
+        if node.kind() in ("import_statement", "import_from_statement"):
+            return [Match(node, node.range().start.index, node.range().end.index, {})]
+    return []
+
+
 def _change(edit: Edit, source: SourceText, match: Match) -> tuple[int, int, str]:
     """What to put in place of which characters of `source.text` for one match: (start, end, new)."""
     if edit.do == "replace":
+        if match.part is not None:
+            raise NotFound(f"shares its import statement at line {match.node.range().start.line + 1} with others")
         new = edit.text
         if new is None and _is_expression(match.node):
             new = edit.snippet.expression
@@ -241,6 +379,8 @@ def _change(edit: Edit, source: SourceText, match: Match) -> tuple[int, int, str
         end = _behind(source.text, held, end)
         return end, end, _statements(edit, source, match, held, after=True)
     if edit.do == "delete":
+        if match.part is not None:
+            return *match.part, ""
         alone = len([n for n in held.parent().children() if n.is_named() and n.kind() != "comment"]) == 1
         if alone and held.parent().kind() == "block":
             return start, end, indentation_at(source.text, start) + "pass" + source.newline_inside
@@ -331,8 +471,16 @@ def _yaml(edit: Edit, values: Mapping[str, tuple[str, str | None]]) -> str:
 
 def _expression(new: str, edit: Edit, source: SourceText, match: Match) -> str:
     """`new` filled with what was captured, in parentheses where its place needs them, and restyled."""
-    values = _values(edit, match)
     newline = source.newline_inside
+    rest = new.removeprefix(edit.find or "\0")
+    kept = edit.snippet is None and rest != new and language(edit.file) == "python" and not rest[:1].isidentifier()
+    if kept and match.node.kind() != "assignment":
+        # What stands there stays as it is written, with annotations and comments
+        new = f"${MATCHED}{rest}"
+        matched = source.text[match.start : match.end], None
+        match = replace(match, captured={**match.captured, MATCHED: matched})
+        edit = replace(edit, text=new)
+    values = _values(edit, match)
     if language(edit.file) == "yaml":
         return _yaml(edit, values).removesuffix("\n").replace("\n", newline)
     new = _marked(new, edit, values)

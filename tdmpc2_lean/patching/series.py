@@ -13,12 +13,14 @@ here knows a checkout; `render` brings the two together.
     default         optional: false for a patch that is used only where it is named; those come last in the series
     [already]       optional: where `find` (in `file`, `inside`) matches, a checkout has what the patch does;
                     [[already]], several, where checkouts of different ages have it in different ways
+    [[requires]]    optional: what must be so in a checkout that its places do not show (see `requirements`)
     [[edit]]        one or more, carried out in order, each on what the one before left
       file          path from the checkout's root
       inside        optional: dotted name of a class or function, decorators included; else the whole file
       find          ast-grep pattern of a statement or expression (see `anchors`); in YAML, also
       key           the name of a top-level key
-      count         optional: how many matches there must be, a number or [lowest, highest]; 1 by default
+      count         optional: how many matches there must be, a number or [lowest, highest]; 1 by default. Where the
+                    lowest is 0, the file, and `inside`, may be missing too
       do            replace   the match itself, or with `code` of several statements its statement
                     before, after, delete   mean the statement that holds the match
                     append    to the end of the body of `inside`, or of the file
@@ -42,7 +44,6 @@ to a class or module are inserted whole, with decorators, docstring and the comm
 config.yaml is what lies under its top-level key.
 """
 
-import ast
 import hashlib
 import re
 import tomllib
@@ -52,14 +53,14 @@ from pathlib import Path, PurePosixPath
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.nearest import did_you_mean
-from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching.added import settings_added
-from tdmpc2_lean.patching.source import lines_of, string_lines
+from tdmpc2_lean.patching.requirements import Requirement, read_requirement
+from tdmpc2_lean.patching.snippets import Snippet, file_of, snippet_of
 from tdmpc2_lean.settings.schema import MISSING, SchemaError, Setting, read_setting
 from tdmpc2_lean.upstreams.checkout_files import path_problem
 
 VERBS = ("replace", "before", "after", "delete", "append", "bases", "create", "nothing")
-PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "default", "already", "settings", "edit"}
+PATCH_KEYS = {"title", "why", "issue", "fix", "needs", "default", "already", "requires", "settings", "edit"}
 ALL = "all"  # the word for every patch that is on by default, where names are listed
 PLACE_KEYS = {"file", "find", "inside"}
 EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "whole", "like", "given", "or"}
@@ -67,24 +68,6 @@ EDIT_KEYS = {"file", "do", "inside", "find", "count", "key", "code", "text", "wh
 
 class SeriesError(UserError):
     """A series or a patch is not well formed; names the patch and what is wrong."""
-
-
-@dataclass(frozen=True)
-class Snippet:
-    """New code from a patch's folder, as written there: 4-space Python, or YAML.
-
-    text: its lines, dedented, each with its newline.
-    whole: a definition to be inserted as it is; else the statements of a body.
-    expression: the snippet is `return EXPRESSION`, and this is the EXPRESSION.
-    names: the metavariables it takes (the capital parameters of its function).
-    in_function: what stands for it where `append` finds that its `inside` is a function.
-    """
-
-    text: str
-    whole: bool = False
-    expression: str | None = None
-    names: frozenset[str] = frozenset()
-    in_function: "Snippet | None" = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +131,7 @@ class Patch:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     default: bool = True
     already: tuple[Place, ...] = ()
+    requires: tuple[Requirement, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -288,6 +272,9 @@ def read_patch(folder: Path) -> Patch:
         raise wrong("`default` is true or false")
     if not isinstance(table.get("edit"), list) or not table["edit"]:
         raise wrong("it has no [[edit]]")
+    requires = table.get("requires", [])
+    if not isinstance(requires, list):
+        raise wrong("[[requires]] is written with two brackets")
     edits = tuple(
         _read_edit(number, fields, folder, wrong) for number, fields in enumerate(table["edit"], start=1)
     )
@@ -304,6 +291,9 @@ def read_patch(folder: Path) -> Patch:
         settings=_read_settings(name, table.get("settings", {}), edits, wrong),
         default=table.get("default", True),
         already=_read_already(table.get("already", []), wrong),
+        requires=tuple(
+            read_requirement(number, fields, language, wrong) for number, fields in enumerate(requires, start=1)
+        ),
     )
 
 
@@ -415,7 +405,7 @@ def _read_one(number: int, fields: dict, folder: Path, bad) -> Edit:
     if do == "create":
         if code is None or find or inside or key or text:
             raise bad("`create` takes `code`, a file of the patch's folder, and nothing to find")
-        return Edit(number, file, do, new_file=_file_of(folder, code, bad).read_bytes(), like=like, given=given)
+        return Edit(number, file, do, new_file=file_of(folder, code, bad).read_bytes(), like=like, given=given)
     if like is not None:
         raise bad("`like` goes with `create`")
     if language(file) is None:
@@ -452,7 +442,7 @@ def _read_one(number: int, fields: dict, folder: Path, bad) -> Edit:
         find=find,
         key=key,
         count=_count(fields.get("count", 1), bad),
-        snippet=None if code is None else _snippet(code, do, whole, is_yaml, folder, bad),
+        snippet=None if code is None else snippet_of(code, do, whole, is_yaml, folder, bad),
         text=text,
         given=given,
     )
@@ -474,135 +464,3 @@ def _count(value, bad) -> tuple[int, int]:
     if low_high[1] == 0:
         raise bad("`count` is at least 1")
     return low_high[0], low_high[1]
-
-
-def _file_of(folder: Path, name: str, bad) -> Path:
-    if problem := path_problem(name):
-        raise bad(f"code {name!r} {problem}")
-    path = folder / name
-    if not path.is_file():
-        known = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
-        raise bad(f"the patch's folder has no file {name!r}.{did_you_mean(name, known)}")
-    if folder.resolve() not in path.resolve().parents:
-        raise bad(f"code {name!r} is a link out of the patch's folder")
-    return path
-
-
-def _snippet(code: str, do: str, whole: bool | None, is_yaml: bool, folder: Path, bad) -> Snippet:
-    file, _, name = code.rpartition(":")
-    path = _file_of(folder, file or ("config.yaml" if is_yaml else "code.py"), bad)
-    try:
-        source = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        raise bad(f"{path.name} is not UTF-8") from None
-    return (
-        _yaml_snippet(source, name, path, bad)
-        if is_yaml
-        else _python_snippet(source, name, do, whole, path, bad)
-    )
-
-
-def _yaml_snippet(source: str, name: str, path: Path, bad) -> Snippet:
-    """The lines below the top-level key `name`, dedented, comments included."""
-    import textwrap
-
-    taken, inside = [], False
-    for line in lines_of(source):
-        if inside and line.strip() and not line[0].isspace():
-            break
-        if inside:
-            taken.append(line)
-        elif re.match(rf"{re.escape(name)}:\s*(#.*)?$", line):
-            inside = True
-    text = textwrap.dedent("".join(taken)).strip("\n")
-    if not text.strip():
-        raise bad(f"{path.name} has nothing under a top-level key {name!r}")
-    return Snippet(text + "\n")
-
-
-def _python_snippet(source: str, name: str, do: str, whole: bool | None, path: Path, bad) -> Snippet:
-    try:
-        tree = parse(source)
-    except SyntaxError as error:
-        raise bad(f"{path.name} line {error.lineno}: {error.msg}") from None
-    node: ast.AST = tree
-    for part in name.split("."):
-        found = [n for n in getattr(node, "body", []) if getattr(n, "name", None) == part]
-        if len(found) != 1:
-            known = [n.name for n in getattr(node, "body", []) if hasattr(n, "name")]
-            raise bad(f"{path.name} has {len(found)} definitions of {name!r}.{did_you_mean(part, known)}")
-        node = found[0]
-    undecided = whole is None and do == "append" and isinstance(node, ast.FunctionDef) and "." not in name
-    if whole is None:
-        whole = "." in name or do == "append" or isinstance(node, ast.ClassDef)
-    if not whole:
-        return _body(source, node, name, path, bad)
-    lines = lines_of(source)
-    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    while first > 1 and lines[first - 2].lstrip().startswith("#"):
-        first -= 1
-    in_function = _body(source, node, name, path, bad) if undecided and _has_statements(node) else None
-    return Snippet(_dedented(source, first, node.end_lineno), whole=True, in_function=in_function)
-
-
-def _has_statements(node: ast.FunctionDef) -> bool:
-    """There is something in the function besides a docstring."""
-    return len(node.body) > (ast.get_docstring(node, clean=False) is not None)
-
-
-def _body(source: str, node: ast.AST, name: str, path: Path, bad) -> Snippet:
-    """The statements of a function after its docstring, with the comments before, between and after them."""
-    if not isinstance(node, ast.FunctionDef):
-        raise bad(f"{name!r} of {path.name} is not a function")
-    lines = lines_of(source)
-    if ast.get_docstring(node, clean=False) is None:
-        body = node.body
-        first = min([body[0].lineno, *(d.lineno for d in getattr(body[0], "decorator_list", []))])
-        while first - 1 > node.lineno and _is_blank_or_comment(lines[first - 2]):
-            first -= 1
-        crowded = body[0].lineno == node.lineno or ":" not in lines[first - 2]
-    else:
-        body = node.body[1:]
-        first = node.body[0].end_lineno + 1
-        crowded = bool(body) and body[0].lineno < first
-    if not _has_statements(node):
-        raise bad(f"{name!r} of {path.name} has no statement to insert")
-    if crowded:
-        raise bad(f"{name!r} of {path.name} has its body on the line of its header")
-    last = node.end_lineno
-    for number in range(last + 1, len(lines) + 1):
-        line = lines[number - 1]
-        if line.strip() and (line[: body[0].col_offset].strip() or not line.lstrip().startswith("#")):
-            break
-        if line.strip():
-            last = number
-    text = _dedented(source, first, last)
-    expression = None
-    if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
-        # From behind the word `return`, so that parentheses around the expression stay.
-        expression = ast.get_source_segment(text, parse(text).body[0]).removeprefix("return").strip()
-    arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
-    names = frozenset(argument.arg for argument in arguments if argument.arg.isupper())
-    return Snippet(text, expression=expression, names=names)
-
-
-def _is_blank_or_comment(line: str) -> bool:
-    return not line.strip() or line.lstrip().startswith("#")
-
-
-def _dedented(source: str, first: int, last: int) -> str:
-    """Lines `first` to `last` (from 1, both included) without their common indentation.
-
-    The insides of multi-line strings, docstrings apart, stay as they are.
-    """
-    lines = lines_of(source)
-    frozen = string_lines(source)
-    code = [line for number, line in enumerate(lines[first - 1 : last], start=first) if number not in frozen]
-    margin = min(len(line) - len(line.lstrip(" ")) for line in code if line.strip())
-    out = []
-    for number in range(first, last + 1):
-        line = lines[number - 1]
-        if number not in frozen:
-            line = line[margin:].rstrip() + "\n" if line.strip() else "\n"
-        out.append(line)
-    return "".join(out).strip("\n") + "\n"

@@ -7,11 +7,21 @@ and `series` ask here.
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ast_grep_py import SgNode, SgRoot
 
 BOM = b"\xef\xbb\xbf"
 SNIPPET_INDENT = 4
+# A string that may be written with either quotes: nothing in it is a quote, a backslash or a line end.
+EITHER_QUOTES = re.compile(r"""([A-Za-z]*)"([^'"\\\n]*)\"""")
+# What a comment stands in that may be anywhere in an expression.
+BRACKETS = {
+    "argument_list", "parameters", "lambda_parameters", "list", "tuple", "dictionary", "set", "subscript",
+    "parenthesized_expression", "import_from_statement", "list_comprehension", "set_comprehension",
+    "dictionary_comprehension", "generator_expression", "pair", "keyword_argument", "default_parameter",
+    "typed_default_parameter", "binary_operator", "boolean_operator", "comparison_operator", "conditional_expression",
+}  # fmt: skip
 
 
 def lines_of(text: str) -> list[str]:
@@ -83,6 +93,32 @@ def _is_docstring(node: SgNode) -> bool:
         return False
     before = [n for n in statement.prev_all() if n.kind() != "comment"]
     return not before and statement.parent() is not None and statement.parent().kind() in ("block", "module")
+
+
+def tree_of(text: str, language: str) -> SgNode:
+    """The syntax tree of a file or pattern in which formatting that means nothing does not show.
+
+    In Python, strings have single quotes where either would do, and comments within brackets are blank. Every node
+    stands where it does in `text`: what is blank or another quote takes as many characters. What a node's text is in
+    the file is to be cut from the file.
+    """
+    return SgRoot(plainly_formatted(text) if language == "python" else text, language).root()
+
+
+@lru_cache(maxsize=256)
+def plainly_formatted(text: str) -> str:
+    """Python, or a pattern of it, as `tree_of` reads it; as long as `text`."""
+    changed = list(text)
+    for node in SgRoot(text, "python").root().find_all({"rule": {"any": [{"kind": "string"}, {"kind": "comment"}]}}):
+        span = node.range()
+        start, end = span.start.index, span.end.index
+        if node.kind() == "string":
+            found = EITHER_QUOTES.fullmatch(text, start, end)
+            if found is not None:
+                changed[found.end(1)] = changed[end - 1] = "'"
+        elif node.parent().kind() in BRACKETS:
+            changed[start:end] = " " * (end - start)
+    return "".join(changed)
 
 
 def line_start(text: str, index: int) -> int:

@@ -13,7 +13,7 @@ one for being tied late. The layers, from the bottom:
  6  tdmpc2, dreamer_bridge: the adapters
  7  validation.judging: protocols, criteria, verdicts
  8  campaigns: runs that answer a question
- 9  validation.gates, .report, .benchmarks, training, demo
+ 9  validation.gates, .report, .benchmarks, training, trying, demo
 10  commands, and above them the console
 
 What differs between upstreams is decided in their adapters and where they are registered: elsewhere no upstream's name
@@ -57,6 +57,7 @@ LAYERS = {
     "tdmpc2_lean.campaigns": 8,
     "tdmpc2_lean.validation": 9,
     "tdmpc2_lean.training": 9,
+    "tdmpc2_lean.trying": 9,
     "tdmpc2_lean.demo": 9,
     "tdmpc2_lean.commands": 10,
     "tdmpc2_lean.cli": 10,
@@ -76,6 +77,7 @@ REGISTRIES = {
     "tdmpc2_lean.runs.adapter": "leads from a name to the adapter",
     "tdmpc2_lean.environments": "says how each upstream spells tasks and uses a source",
     "tdmpc2_lean.references.tasks": "lists the tasks of each upstream's published curves",
+    "tdmpc2_lean.trying": "says which upstream's code stands for the miniature's, and tries it",
     "tdmpc2_lean.validation.gates.suites": "lists the gates of each upstream",
     "tdmpc2_lean.validation.gates.strength.scope": "lists the files of each upstream of which mutants are made",
     "tdmpc2_lean.validation.judging.agents": "says of each agent what its protocols are and what its runs compute",

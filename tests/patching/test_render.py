@@ -69,6 +69,14 @@ def test_spaces_around_the_equals_sign_tell_an_assignment_from_an_argument(tmp_p
         rendered(tmp_path, toml.format("fast=True", "a=1"), "fast = True\n")
 
 
+@pytest.mark.parametrize("above", ["", "\n", "\n\n  \n", "\ufeff\n", "# a\n\n"])
+def test_what_is_captured_is_what_stands_there_whatever_white_space_a_file_begins_with(tmp_path, above):
+    toml = "[[edit]]\nfind = 'f($$$ALL)'\ndo = 'replace'\ntext = 'g($$$ALL)'\n"
+    assert rendered(tmp_path, toml, f"{above}x = f(one, two=[3])\n") == f"{above}x = g(one, two=[3])\n"
+    toml = "[[edit]]\nfind = '$LEFT = f($ONE)'\ndo = 'replace'\ntext = '$LEFT = $ONE'\n"
+    assert rendered(tmp_path, toml, f"{above}_left = f(one)\n") == f"{above}_left = one\n"
+
+
 def test_an_expression_statement_and_its_expression_are_one_match(tmp_path):
     assert rendered(tmp_path, "[[edit]]\nfind = 'f($X)'\ndo = 'delete'\n", "f(1)\ng()\n") == "g()\n"
 
