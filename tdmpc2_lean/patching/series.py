@@ -39,8 +39,8 @@ import ast
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from tdmpc2_lean.errors import UserError
@@ -138,6 +138,14 @@ class Patch:
         """The files that its edits touch, each once, in order."""
         return tuple(dict.fromkeys(edit.file for edit in self.edits))
 
+    def moved(self, own: Callable[[str], str]) -> "Patch":
+        """The patch for a checkout that has its files elsewhere. own: its path of an official one."""
+        edits = tuple(
+            replace(edit, file=own(edit.file), like=own(edit.like) if edit.like else None) for edit in self.edits
+        )
+        already = replace(self.already, file=own(self.already.file)) if self.already else None
+        return replace(self, edits=edits, already=already)
+
 
 @dataclass(frozen=True)
 class Series:
@@ -168,6 +176,11 @@ class Series:
             f"The {self.upstream} series has no patch {name!r}.{did_you_mean(name, self.names)}",
             "`tdmpc2-lean patch list` shows all names",
         )
+
+    def moved(self, own: Callable[[str], str]) -> "Series":
+        """The series for a checkout that has its files elsewhere. own: its path of an official one."""
+        moved = {what: tuple(one.moved(own) for one in getattr(self, what)) for what in ("patches", "optional")}
+        return replace(self, **moved)
 
     def settings(self) -> dict[str, str]:
         """{setting: name of the patch that brings it, or makes it effective}."""
