@@ -125,14 +125,20 @@ class TracedRuns:
         return self.answers[self.trace_of(code_dir, **arguments)]
 
     def compare(
-        self, reference: Path, subject: Path, of_reference: dict | None = None, of_subject: dict | None = None
+        self,
+        reference: Path,
+        subject: Path,
+        of_reference: dict | None = None,
+        of_subject: dict | None = None,
+        more_may_be_logged: bool = False,
     ) -> tuple[int, trace.Divergence | None]:
         """Events compared and the first divergence of reference and subject, with its size and both values.
 
         reference, subject: code folders. of_reference, of_subject: the arguments of their training.
+        more_may_be_logged: as of `trace.compare`.
         """
         sides = ((reference, of_reference or {}), (subject, of_subject or {}))
-        events, here = trace.compare(*self._traces_of(sides))
+        events, here = trace.compare(*self._traces_of(sides), more_may_be_logged)
         if here is not None and here.largest is None and not here.reference:
             dumps = (path.with_suffix(".dump") for path in self._traces_of(sides, here.event))
             here = trace.compare_dumps(here, *dumps)
