@@ -310,3 +310,14 @@ def test_what_passed_is_answered_from_the_record_until_something_is_run_anew(min
     done = run()
     assert done.return_value == 0 and len(calls) == 1 and "a run here on 2" in done.output
     assert run("--anew").return_value == 0 and len(calls) == 2
+
+
+def test_what_is_imported_as_a_package_is_accounted_for():
+    """Else a fork that is run by `python -m agent.train` could change anything unseen."""
+    files = {
+        "train.py": b"from agent.common.math import two_hot\nimport agent.trainer.online\n",
+        "common/__init__.py": b"",
+        "common/math.py": b"def two_hot(): return 1\n",
+        "trainer/online.py": b"",
+    }
+    assert importable(files, ["train.py"]) == set(files)
