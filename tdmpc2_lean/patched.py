@@ -86,6 +86,7 @@ def materialise(checkout: Checkout, names: Sequence[str] | None = None, series=N
     from tdmpc2_lean.patching.render import already_there, without_already_there
 
     series = series if series is not None else patching.read_series(checkout.upstream)
+    series = series.moved(checkout.layout.own)
     base = official_files(checkout)
     patches = without_already_there(series.closure(names), base)
     applied = tuple((patch.name, patch.sha256) for patch in patches)
@@ -198,7 +199,7 @@ def official_files(checkout: Checkout) -> FolderFiles:
     if note is not None and note.patches:
         raise UserError(f"{root} is a patched copy already.", "name the checkout it was made from")
     is_working_tree = (root / ".git").exists()
-    if is_working_tree and not checkout.local_changes:
+    if is_working_tree and not checkout.local_changes and not repository.has_submodules(root, checkout.commit):
         root = export(UPSTREAMS[checkout.upstream], checkout.commit, root)
         return FolderFiles(root, tree.manifest_of(root))
     _, originals = identity.recorded_patches(root)
@@ -209,7 +210,8 @@ def official_files(checkout: Checkout) -> FolderFiles:
     known = UPSTREAMS.get(checkout.upstream)
     cached = repository.repository(known) if known and checkout.commit and not checkout.release else None
     if note is None and cached is not None and git.has_commit(cached, checkout.commit):
-        paths = repository.manifest_of_commit(cached, checkout.commit).keys() | set(checkout.local_changes)
+        official = map(checkout.layout.own, repository.manifest_of_commit(cached, checkout.commit))
+        paths = {*official, *checkout.local_changes}
         return FolderFiles(root, [path for path in paths if tree.entry_of(root / path)], originals)
     return FolderFiles(root, tree.paths_below(root), originals)
 

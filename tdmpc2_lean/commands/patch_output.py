@@ -151,6 +151,8 @@ def print_audit(found, as_json: bool) -> None:
             names = getattr(file, verdict)
             if names:
                 click.echo(wrapped(f"  {verdict} {len(names)}: ", names))
+        if file.patched:
+            click.echo(wrapped(f"  of these by our patches alone {len(file.patched)}: ", file.patched))
     click.echo(f"{len(found.untouched_files)} other Python files are untouched")
 
 

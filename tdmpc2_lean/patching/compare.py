@@ -7,19 +7,23 @@ import ast
 import difflib
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.parsing import parse
 from tdmpc2_lean.patching import structure
 from tdmpc2_lean.patching.disk import Store
+from tdmpc2_lean.patching.plumbing import beside
 from tdmpc2_lean.patching.record import left_out, original_files, store_of
 from tdmpc2_lean.patching.render import already_there, render, render_series
 from tdmpc2_lean.patching.series import Series
 from tdmpc2_lean.patching.source import BOM, lines_of
 from tdmpc2_lean.patching.verbs import find_root, finish_pending, series_of
-from tdmpc2_lean.upstreams.applied import State, is_git
+from tdmpc2_lean.upstreams import MINIATURE, Checkout, describe, find_checkout, git
+from tdmpc2_lean.upstreams.ancestry import Descent
+from tdmpc2_lean.upstreams.applied import State, condition, is_git
+from tdmpc2_lean.upstreams.layout import no_checkout
 
 Pair = tuple[bytes | None, bytes | None]
 IGNORED = {".git", ".tdmpc2-lean", "__pycache__"}
@@ -29,15 +33,17 @@ IGNORED = {".git", ".tdmpc2-lean", "__pycache__"}
 class Comparison:
     """A checkout beside its base.
 
-    base: what it is compared with, in words ('upstream commit …').
+    base: what it is compared with and why, in words ('upstream commit …').
     changed: path -> (bytes in the base, bytes now), for files that differ.
     same: the Python files that do not, path -> bytes.
+    unpatched: path -> bytes before our recorded patches, of files that are as these left them; None: they created it.
     """
 
     root: Path
     base: str
     changed: Mapping[str, Pair]
     same: Mapping[str, bytes]
+    unpatched: Mapping[str, bytes | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class FileAudit:
     decorators and the functions in it. Untouched is what does the same: comments, formatting, docstrings, names
     of local variables and the place in the file do not count (see `structure`). kind: 'changed', 'added',
     'removed' or, if it is not Python that parses, 'other'.
+    patched: of all that is changed, added or removed, what only our recorded patches did.
     """
 
     path: str
@@ -58,6 +65,12 @@ class FileAudit:
     removed: tuple[str, ...] = ()
     lines_added: int = 0
     lines_removed: int = 0
+    patched: tuple[str, ...] = ()
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """All that is not as in the base."""
+        return (*self.changed, *self.added, *self.removed)
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,8 @@ class Audit:
         rows = []
         for file in self.files:
             for verdict in ("untouched", "changed", "added", "removed"):
-                rows += [(file.path, one, verdict) for one in getattr(file, verdict)]
+                by = {one: f"{verdict} by our patches" for one in file.patched}
+                rows += [(file.path, one, by.get(one, verdict)) for one in getattr(file, verdict)]
         for path, names in self.untouched_files.items():
             rows += [(path, one, "untouched") for one in names]
         return [row for row in rows if row[1] == name or row[1].endswith("." + name)]
@@ -206,21 +220,42 @@ def _touched(before: bytes | None, after: bytes | None) -> set[str]:
 
 
 def compare(root: str | Path, against: str | None = None) -> Comparison:
-    """A checkout against its upstream commit, or against a commit that is named.
+    """A checkout against the official commit that it descends from, or against a commit that is named.
 
-    In a git working tree: the newest commit under HEAD that is known to be the upstream's own, else HEAD.
-    In a plain
-    folder: the recorded originals of patched files, or the official commit that our cache says it came from.
+    The official commit is the newest among its ancestors, or else the one to which its files come nearest (see
+    `upstreams.ancestry`); where none is near, HEAD, or the recorded originals of patched files. Code without a history
+    in common with it, as a copy in another repository, is compared by its code folder alone.
+    against: a commit of the checkout's own repository, or of the one in which it lies, or an official one.
     """
     root = find_root(root)
     store = store_of(root)
     finish_pending(store)
     state = store.state()
+    about = _described(root)
+    if about is None and against is None and not state.applied:
+        raise no_checkout(root)
+    descent = about.descent if about is not None else None
     if is_git(root):
-        return _compare_git(root, state, against)
-    if state.applied and against is None:
-        return _compare_recorded(root, store, state)
-    return _compare_folders(root, against)
+        found = _compare_git(root, state, about, descent, against)
+    elif against is not None or about is not None and (descent or about.upstream == MINIATURE):
+        found = _compare_folders(root, about, descent, against)
+    elif state.applied:
+        found = _compare_recorded(root, store, state)
+    else:
+        raise UserError(
+            f"{root} has neither git's history nor a record of patches, and comes near to no commit in the cache.",
+            "name the commit to compare with: --against COMMIT",
+        )
+    intact = [name for name, record in state.files.items() if condition(store, name, record) == "patched"]
+    return replace(found, unpatched={name: store.original(name, state.files[name]) for name in intact})
+
+
+def _described(root: Path) -> Checkout | None:
+    """What the folder is; None where it is no checkout of an upstream."""
+    try:
+        return describe(root)
+    except UserError:
+        return None
 
 
 def diff(root: str | Path, against: str | None = None) -> str:
@@ -229,7 +264,7 @@ def diff(root: str | Path, against: str | None = None) -> str:
 
 
 def audit(root: str | Path, against: str | None = None) -> Audit:
-    """Function by function, what is untouched, changed, added and removed against the upstream commit."""
+    """Function by function, what is untouched, changed, added and removed against the upstream commit, and by whom."""
     found = compare(root, against)
     untouched = {}
     for path, data in found.same.items():
@@ -237,8 +272,17 @@ def audit(root: str | Path, against: str | None = None) -> Audit:
             untouched[path] = tuple(functions(data))
         except (SyntaxError, ValueError):
             untouched[path] = ()
-    files = tuple(audit_file(path, *found.changed[path]) for path in sorted(found.changed))
+    files = tuple(_audited(path, found) for path in sorted(found.changed))
     return Audit(found.root, found.base, files, untouched)
+
+
+def _audited(path: str, found: Comparison) -> FileAudit:
+    before, after = found.changed[path]
+    whole = audit_file(path, before, after)
+    if path not in found.unpatched:
+        return whole
+    own = set(audit_file(path, before, found.unpatched[path]).touched) if before != found.unpatched[path] else set()
+    return replace(whole, patched=tuple(name for name in whole.touched if name not in own))
 
 
 def show(name: str, root: str | Path, series: Series | None = None) -> str:
@@ -257,29 +301,28 @@ def show(name: str, root: str | Path, series: Series | None = None) -> str:
     return unified({path: (files.get(path), data) for path, data in render(patch, files, lacking).items()})
 
 
-def upstream_commit(root: Path) -> str | None:
-    """The newest commit under HEAD that is known to be an upstream's own, or None."""
-    from tdmpc2_lean.upstreams import UPSTREAMS, git, repository
-
-    known: set[str] = set()
-    for upstream in UPSTREAMS.values():
-        known |= set(upstream.trees)
-        cached = repository.repository(upstream)
-        if cached is not None:
-            tried = repository.known_commits(cached, upstream)
-            known |= set(git.text("rev-list", "--branches", "--tags", *tried, where=cached).split())
-    commits = git.text("rev-list", "HEAD", where=root).split()
-    return next((commit for commit in commits if commit in known), None)
-
-
-def _compare_git(root: Path, state: State, against: str | None) -> Comparison:
-    from tdmpc2_lean.patching.plumbing import beside
-
+def _compare_git(
+    root: Path, state: State, about: Checkout | None, descent: Descent | None, against: str | None
+) -> Comparison:
+    """A git working tree with a commit of its own repository, or with an official one from the cache."""
+    own = git.commit_named(root, against or "HEAD")
+    official = None
+    only_code = descent is None or descent.how == "files"
+    if against is None and descent is not None and descent.how != "pin":
+        words = f"upstream commit {descent.commit[:12]}, {descent.why}"
+        if not only_code and git.has_commit(root, descent.commit):
+            own = descent.commit
+        else:
+            official = descent.commit
+    elif against is None:
+        words = f"commit {(own or '')[:12]} (HEAD)"
+    elif own is None and about is not None:
+        official, words = against, f"commit {against}"
+    else:
+        words = f"commit {(own or '')[:12]}"
     with beside(root) as plumbing:
-        head = plumbing.commit("HEAD")
-        official = None if against else upstream_commit(root)
-        base = plumbing.commit(against) if against else official or head
-        plumbing.run("read-tree", base)
+        base = plumbing.commit(own or against or "HEAD") if official is None else None
+        plumbing.run("read-tree", base or "HEAD")
         plumbing.run("add", "--all", "--", ".")
         created = [
             name
@@ -288,18 +331,19 @@ def _compare_git(root: Path, state: State, against: str | None) -> Comparison:
         ]
         if created:
             plumbing.run("add", "--force", "--", *created)
-        tree = plumbing.text("write-tree")
-        old, new = plumbing.entries(base), plumbing.entries(tree)
+        new = plumbing.entries(plumbing.text("write-tree"))
 
         def blob(entry: tuple[str, str] | None) -> bytes | None:
             return None if entry is None else plumbing.run("cat-file", "blob", entry[1])
 
+        if official is not None:
+            if only_code:
+                new = {name: entry for name, entry in new.items() if name.startswith(about.layout.prefix)}
+            return _compared(root, words, _official_files(about, official, only_code), new, blob)
+        old = plumbing.entries(base)
         different = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
         changed = {path: (blob(old.get(path)), blob(new.get(path))) for path in different}
         same = {path: blob(new[path]) for path in new if path not in changed and path.endswith(".py")}
-    words = (
-        f"upstream commit {base[:12]}" if official else f"commit {base[:12]}" + ("" if against else " (HEAD)")
-    )
     return Comparison(root, words, changed, same)
 
 
@@ -317,32 +361,72 @@ def _compare_recorded(root: Path, store: Store, state: State) -> Comparison:
     return Comparison(root, "the recorded original files", changed, same)
 
 
-def _compare_folders(root: Path, against: str | None) -> Comparison:
-    """A plain folder against another copy of its upstream commit, from our cache."""
-    from tdmpc2_lean import upstreams
-
-    about = upstreams.describe(root)
-    commit = against or about.commit
-    if commit is None and about.upstream != upstreams.MINIATURE:
-        raise UserError(
-            f"{root} has neither git's history nor a record of patches, and is no commit we know.",
-            "name the commit to compare with: --against COMMIT",
-        )
-    if about.upstream == upstreams.MINIATURE:
-        base = upstreams.find_checkout(upstreams.MINIATURE)
+def _compare_folders(root: Path, about: Checkout | None, descent: Descent | None, against: str | None) -> Comparison:
+    """A folder without git of its own against an official commit, or against a commit of the repository it lies in."""
+    outer = git.working_tree_around(root)
+    commit = git.commit_named(outer, against) if against and outer else None
+    if commit is not None:
+        return _compare_with_outer(root, outer, commit)
+    if about is None:
+        raise no_checkout(root)
+    if about.upstream == MINIATURE:
+        words = "the miniature"
     else:
-        base = upstreams.find_checkout(about.upstream, commit)
+        words = f"commit {against}" if against else f"upstream commit {descent.commit[:12]}, {descent.why}"
+    base = _official_files(about, against or (descent and descent.commit), False)
+    layout = about.layout
+    beside_code = [name for name in base if not name.startswith(layout.prefix) and (root / name).is_file()]
+    alone = outer is not None or layout.code != about.known.code or (layout.code and not beside_code)
+    if alone:
+        base = {name: data for name, data in base.items() if name.startswith(layout.prefix)}
+    if outer:
+        now = [name for name in _files_known_to_git(root) if not alone or name.startswith(layout.prefix)]
+    else:
+        now = [layout.prefix + one for one in _files(root / layout.code)] if alone else _files(root)
+    return _compared(root, words, base, dict.fromkeys(now), lambda entry: None)
+
+
+def _compare_with_outer(root: Path, outer: Path, commit: str) -> Comparison:
+    """A folder of a repository against what one of its commits has there."""
+    inside = root.relative_to(outer).as_posix()
+    with beside(outer) as plumbing:
+        rows = plumbing.entries(f"{commit}:{inside}") if inside != "." else plumbing.entries(commit)
+        base = {name: plumbing.run("cat-file", "blob", blob) for name, (_, blob) in rows.items()}
+    now = dict.fromkeys(_files_known_to_git(root))
+    return _compared(root, f"commit {commit[:12]} of {outer}", base, now, lambda entry: None)
+
+
+def _files_known_to_git(root: Path) -> list[str]:
+    """A folder's files that the repository around it does not ignore, our record left out."""
+    listed = git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".", where=root)
+    names = filter(None, listed.decode("utf-8", "surrogateescape").split("\0"))
+    return [name for name in names if not IGNORED & set(name.split("/")) and (root / name).is_file()]
+
+
+def _compared(root: Path, words: str, base: Mapping[str, bytes], now: Mapping, blob) -> Comparison:
+    """Files by path; now: each path's entry, whose bytes `blob` gives; those of None lie in the folder."""
     changed, same = {}, {}
-    for name in sorted({*_files(base.root), *_files(root)}):
-        pair = tuple(
-            (top / name).read_bytes() if (top / name).is_file() else None for top in (base.root, root)
-        )
+    for name in sorted({*base, *now}):
+        here = None
+        if name in now:
+            here = (root / name).read_bytes() if now[name] is None else blob(now[name])
+        pair = (base.get(name), here)
         if pair[0] != pair[1]:
             changed[name] = pair
         elif name.endswith(".py"):
-            same[name] = pair[0]
-    words = "the miniature" if about.upstream == upstreams.MINIATURE else f"upstream commit {commit[:12]}"
+            same[name] = here
     return Comparison(root, words, changed, same)
+
+
+def _official_files(about: Checkout, commit: str | None, only_code: bool) -> dict[str, bytes]:
+    """An official commit's files from the cache, by the checkout's own paths."""
+    if about.upstream == MINIATURE:
+        found = find_checkout(MINIATURE)
+    else:
+        found = find_checkout(about.upstream, commit)
+    names = {about.layout.own(name): name for name in _files(found.root)}
+    wanted = {own: name for own, name in names.items() if not only_code or own.startswith(about.layout.prefix)}
+    return {own: (found.root / name).read_bytes() for own, name in wanted.items()}
 
 
 def _files(root: Path) -> list[str]:

@@ -6,20 +6,24 @@ A checkout's store is `git rev-parse --git-path tdmpc2-lean` for a git working t
     state.json      which patches are applied, and for each file its original and patched hash
     originals/      the bytes of files before any patch, named by their sha256
     lock, holder    one writer at a time, and who it is
+    .gitignore      keeps the folder out of the commits of a repository in which the checkout lies
     stage/          new and old contents of a change under way
     journal.json    a change under way; its appearance, by one rename, is the point of no return
 
 Before the journal appears nothing in the checkout was touched; from then on the change is finished or undone,
-by this process or by the next that opens the store. Contents are written beside their target under a
+by this process or by the next that opens the store. Of a checkout on which nothing is applied nothing stays, whether
+a call was refused or took the last patch off. Contents are written beside their target under a
 temporary name that the journal records, and renamed over it, so the store may be on another file system.
 """
 
 import errno
+import fcntl
 import json
 import os
 import secrets
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -65,15 +69,11 @@ class Store(StoredState):
     @contextmanager
     def opened(self) -> Iterator[str | None]:
         """Hold the store alone. Yields what was done about a change that was found interrupted, or None."""
-        from filelock import FileLock, Timeout
-
         if self.folder.is_symlink():
             raise UserError(f"{self.folder} is a symbolic link.", "remove it")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.folder / "lock", timeout=LOCK_SECONDS)
-            lock.acquire()
-        except Timeout:
+            lock = self._locked()
+        except TimeoutError:
             raise UserError(
                 f"Another tdmpc2-lean is changing {self.root} ({self._holder()}).",
                 "try again when it is done",
@@ -83,14 +83,59 @@ class Store(StoredState):
         try:
             holder = {"pid": os.getpid(), "host": socket.gethostname()}
             (self.folder / "holder").write_text(json.dumps(holder))
+            if not self.in_git_dir and not (self.folder / ".gitignore").exists():
+                self._keep(self.folder / ".gitignore", b"*\n")
             yield self._recover()
         except OSError as error:
             raise disk_problem(
                 error, "An interrupted change is still to be finished" if self.pending() else AS_IT_WAS
             ) from None
         finally:
-            _quietly(os.unlink, self.folder / "holder")
-            lock.release()
+            try:
+                _quietly(os.unlink, self.folder / "holder")
+                self._remove_what_nothing_needs()
+            finally:
+                os.close(lock)
+
+    @property
+    def in_git_dir(self) -> bool:
+        """Whether the record lies in git's own folder, where no commit can take it."""
+        return self.folder.name != ".tdmpc2-lean"
+
+    def _locked(self) -> int:
+        """The open lock file, which this process alone holds. TimeoutError after LOCK_SECONDS.
+
+        Whoever is done with a checkout on which nothing is applied removes the file: one that was opened before that
+        is no lock any more, and another is made.
+        """
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError:  # the folder was removed in between
+                continue
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock).st_nlink:
+                    return lock
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    os.close(lock)
+                    raise TimeoutError from None
+                time.sleep(0.05)
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)
+
+    def _remove_what_nothing_needs(self) -> None:
+        """Where nothing is applied and nothing pends, the lock and the folder go too, unless another note is in it."""
+        if self.pending() or (self.folder / "state.json").exists():
+            return
+        for name in (".gitignore.new", "journal.json.new", "state.json.new", ".gitignore", "lock"):
+            _quietly(os.unlink, self.folder / name)
+        _quietly(os.rmdir, self.folder)
 
     def _holder(self) -> str:
         try:

@@ -65,13 +65,15 @@ def export(
     names: None for those that are applied to the checkout, or all default ones where none is.
 
     `git am` of all of them on a clean clone of HEAD gives exactly the tree that `apply` gives; this is
-    tried here before anything is written. Raises LostAnchors if a patch does not fit HEAD, UserError
+    tried here before anything is written. A folder of another repository is exported as a part of that: the mails
+    stand on its HEAD. Raises LostAnchors if a patch does not fit HEAD, UserError
     without git, without an identity, or if `to` is in use; CheckFailed if `git am` gives anything else.
     """
     series = series or series_of(root)
     root = find_root(root)
     to = Path(to).expanduser()
-    if not is_git(root):
+    around = root if is_git(root) else git.working_tree_around(root)
+    if around is None:
         raise UserError(
             f"{root} is not a git working tree, and mails for `git am` stand on a commit.",
             f"export from a clone, or make one of it: git -C {quoted(root)} init && git -C {quoted(root)} add -A && "
@@ -82,10 +84,20 @@ def export(
     if to.is_dir() and any(to.iterdir()) and not force:
         raise UserError(f"{to} is not empty.", "name another folder with --to, or add --force")
     names, chosen = (tuple(names), "named") if names is not None else _those_applied(root, series)
-    with beside(root) as plumbing:
+    if around != root:
+        inside = root.relative_to(around).as_posix()
+        series = series.moved(lambda name: f"{inside}/{name}")
+    with beside(around) as plumbing:
         identity = _identity(plumbing)
         base = plumbing.commit("HEAD")
-        patches = without_already_there(series.closure(names), CommitFiles(plumbing, base))
+        committed = CommitFiles(plumbing, base)
+        if around != root and not any(file in committed for patch in series for file in patch.files):
+            raise UserError(
+                f"{root} lies in the repository {around}, but in none of its commits.",
+                f"commit it there first (git -C {quoted(around)} add {quoted(inside)}), or export from a clone of the "
+                "official repository",
+            )
+        patches = without_already_there(series.closure(names), committed)
         if not patches:
             raise UserError(
                 f"There is nothing to export: the code of {root} has {', '.join(names or ()) or 'all of it'} already.",

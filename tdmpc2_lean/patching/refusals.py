@@ -7,7 +7,17 @@ from tdmpc2_lean.errors import UserError, quoted
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.patching.disk import Store
 from tdmpc2_lean.patching.series import Patch, Series
+from tdmpc2_lean.upstreams import git
 from tdmpc2_lean.upstreams.applied import State, condition, git_text, is_git
+from tdmpc2_lean.upstreams.layout import layout_of, no_checkout
+
+
+def refuse_what_is_no_checkout(root: Path, state: State, series: Series) -> None:
+    """A folder that has not one of the files that the series is about: one answer, instead of all its anchors."""
+    edited = {edit.file for patch in series for edit in patch.edits if edit.do != "create"}
+    if not state.applied and not any((root / file).is_file() for file in edited):
+        raise no_checkout(root)
+
 
 
 def refuse_changed_files(store: Store, state: State) -> None:
@@ -26,13 +36,20 @@ def refuse_changed_files(store: Store, state: State) -> None:
 
 
 def local_changes(store: Store, state: State) -> tuple[str, ...]:
-    """Tracked files that the user changed, deleted or staged, our own changes not counted; () without git."""
-    if not is_git(store.root):
+    """Tracked files that the user changed, deleted or staged, our own changes not counted; () outside of git.
+
+    Of a folder in another repository those of its code.
+    """
+    root = store.root
+    around = root if is_git(root) else git.working_tree_around(root)
+    if around is None:
         return ()
-    rows = git_text(store.root, "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split(
-        "\0"
-    )
-    changed = [row[3:] for row in rows if row]
+    layout = None if around == root else layout_of(root)
+    inside = root / layout.code if layout else root
+    words = ("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames", "--", str(inside))
+    top = root.relative_to(around)
+    paths = [Path(row[3:]) for row in git_text(around, *words).split("\0") if row]
+    changed = [path.relative_to(top).as_posix() for path in paths]
     ours = {name for name, record in state.files.items() if condition(store, name, record) == "patched"}
     return tuple(name for name in changed if name not in ours)
 

@@ -47,7 +47,7 @@ config.yaml is what lies under its top-level key.
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -102,6 +102,16 @@ class Edit:
         """The edit and its alternatives, in the order in which they are tried."""
         return (self, *self.alternatives)
 
+    def moved(self, own: Callable[[str], str]) -> "Edit":
+        """The edit for a checkout that has its files elsewhere. own: its path of an official one."""
+        return replace(
+            self,
+            file=own(self.file),
+            like=own(self.like) if self.like else None,
+            given=replace(self.given, file=own(self.given.file)) if self.given else None,
+            alternatives=tuple(one.moved(own) for one in self.alternatives),
+        )
+
 
 @dataclass(frozen=True)
 class Place:
@@ -138,6 +148,15 @@ class Patch:
         """The files that its edits touch, or might touch in a checkout of another age, each once, in order."""
         return tuple(dict.fromkeys(one.file for edit in self.edits for one in edit.every))
 
+    def moved(self, own: Callable[[str], str]) -> "Patch":
+        """The patch for a checkout that has its files elsewhere. own: its path of an official one."""
+        return replace(
+            self,
+            edits=tuple(edit.moved(own) for edit in self.edits),
+            already=tuple(replace(place, file=own(place.file)) for place in self.already),
+            requires=tuple(replace(one, file=own(one.file)) for one in self.requires),
+        )
+
 
 @dataclass(frozen=True)
 class Series:
@@ -168,6 +187,11 @@ class Series:
             f"The {self.upstream} series has no patch {name!r}.{did_you_mean(name, self.names)}",
             "`tdmpc2-lean patch list` shows all names",
         )
+
+    def moved(self, own: Callable[[str], str]) -> "Series":
+        """The series for a checkout that has its files elsewhere. own: its path of an official one."""
+        moved = {what: tuple(one.moved(own) for one in getattr(self, what)) for what in ("patches", "optional")}
+        return replace(self, **moved)
 
     def settings(self) -> dict[str, str]:
         """{setting: name of the patch that brings it, or makes it effective}."""

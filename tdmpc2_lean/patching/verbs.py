@@ -20,6 +20,7 @@ from tdmpc2_lean.patching.refusals import (
     refuse_local_changes,
     refuse_outdated,
     refuse_unknown_names,
+    refuse_what_is_no_checkout,
     remaining,
 )
 from tdmpc2_lean.patching.render import (
@@ -29,8 +30,10 @@ from tdmpc2_lean.patching.render import (
     without_already_there,
 )
 from tdmpc2_lean.patching.series import Patch, Series, read_series
-from tdmpc2_lean.upstreams.applied import State, condition, is_git
+from tdmpc2_lean.upstreams.applied import State, condition
+from tdmpc2_lean.upstreams.layout import checkout_with, layout_of
 from tdmpc2_lean.upstreams.registry import is_left_out
+from tdmpc2_lean.upstreams.unfinished import refuse_conflicts, refuse_unfinished
 
 
 @dataclass(frozen=True)
@@ -113,24 +116,29 @@ class Status:
 
 def find_root(root: str | Path) -> Path:
     """The checkout's real folder; of a checkout's code folder, the checkout. UserError if there is none."""
-    from tdmpc2_lean.upstreams.identity import is_code_dir
-
     path = Path(root).expanduser()
     if not path.is_dir():
         raise UserError(
             f"{path} is not a folder.", "name a checkout: the folder that holds an upstream's files"
         )
-    path = path.resolve()
-    return path.parent if not is_git(path) and is_code_dir(path) else path
+    return checkout_with(path.resolve())
 
 
 def series_of(root: str | Path) -> Series:
-    """The package's series for the upstream whose checkout the folder is."""
+    """The package's series for the upstream whose checkout the folder is, for where its code lies.
+
+    UserError, with where was looked, for a folder that has not one of the files which the series is about.
+    """
     from tdmpc2_lean.upstreams import upstream_of
 
     root = find_root(root)
     state = store_of(root).state()
-    return read_series(state.upstream if state.applied else upstream_of(root))
+    series = read_series(state.upstream if state.applied else upstream_of(root))
+    layout = layout_of(root, series.upstream)
+    if layout is not None and layout.upstream.name == series.upstream:
+        series = series.moved(layout.own)
+    refuse_what_is_no_checkout(root, state, series)
+    return series
 
 
 # ------------------------------------------------------------------------------------------------- the verbs
@@ -148,6 +156,7 @@ def check(root: str | Path, series: Series | None = None, names: Sequence[str] |
     recovered = finish_pending(store)
     state = store.state()
     base = original_files(store, state)
+    refuse_conflicts(root, [edit.file for patch in series for edit in patch.edits])
     lacking = left_out(root, series.upstream)
     changed: dict[str, bytes] = {}
     fits: dict[str, Fit] = {}
@@ -188,6 +197,8 @@ def apply(
     root = find_root(root)
     store = store_of(root)
     asked = series.closure(names)
+    refuse_unfinished(root)
+    refuse_conflicts(root, [edit.file for patch in asked for edit in patch.edits])
     with store.opened() as recovered:
         state = store.state()
         refuse_outdated(state, series, root, f"apply {quoted(root)}")
@@ -221,8 +232,11 @@ def revert(
     if forget and names:
         raise UserError("--forget forgets all patches; it takes no names.", "leave the names out")
     if not store.pending() and not store.state().applied:
-        refuse_unknown_names(names, series or series_of(root), ())
+        if names:
+            refuse_unknown_names(names, series or series_of(root), ())
         return PatchOutcome(root, (), (), (), {}, dry_run)
+    if not forget:
+        refuse_unfinished(root)
     with store.opened() as recovered:
         state = store.state()
         if forget:

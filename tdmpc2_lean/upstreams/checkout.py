@@ -1,11 +1,13 @@
 """What is known of a folder with an upstream's files, and what a run's record says of it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from tdmpc2_lean.upstreams import repository
+from tdmpc2_lean.upstreams import ancestry, repository
 from tdmpc2_lean.upstreams.known_issues import issues_of
-from tdmpc2_lean.upstreams.registry import MINIATURE, MINIATURE_OF, UPSTREAMS
+from tdmpc2_lean.upstreams.layout import Layout
+from tdmpc2_lean.upstreams.registry import MINIATURE, MINIATURE_OF, UPSTREAMS, Upstream
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Checkout:
     local_changes: paths of files that differ from the commit and are no recorded patch of ours.
     patches: (name, sha256) of each patch that is applied in the folder, in order.
     release: the version of the upstream's release on package indexes, where the files are that release's.
+    code: the code folder's path from `root` where it is not the official one; None for that.
     nearest: the files are no commit's: `commit` is the official one to which they come nearest, and local_changes is
         what differs from it.
     """
@@ -32,11 +35,29 @@ class Checkout:
     patches: tuple[tuple[str, str], ...] = ()
     release: str | None = None
     nearest: bool = False
+    code: str | None = None
+
+    @property
+    def known(self) -> Upstream:
+        """The upstream; of the miniature the one for which it stands."""
+        return UPSTREAMS[MINIATURE_OF if self.upstream == MINIATURE else self.upstream]
+
+    @property
+    def layout(self) -> Layout:
+        """Where the code lies."""
+        return Layout(self.known, self.known.code if self.code is None else self.code)
 
     @property
     def code_dir(self) -> Path:
         """The folder from which the code is run and imported."""
-        return self.root / UPSTREAMS[MINIATURE_OF if self.upstream == MINIATURE else self.upstream].code
+        return self.root / self.layout.code
+
+    @cached_property
+    def descent(self) -> ancestry.Descent | None:
+        """The official commit that the code comes from; None where there is none, as of the miniature or a release."""
+        if self.upstream == MINIATURE or self.release or self.commit is None:
+            return None
+        return ancestry.descent_of(self.root, self.commit, self.layout, self.commit if self.nearest else None)
 
     @property
     def label(self) -> str:
@@ -78,4 +99,11 @@ class Checkout:
             "verified": self.verified,
             "patches": [{"name": name, "sha256": sha256} for name, sha256 in self.patches],
             "known_issues": self.known_issues,
-        } | released | ({"nearest": True} if self.nearest else {})
+        } | released | ({"nearest": True} if self.nearest else {}) | self._descent_of_what_is_not_official()
+
+    def _descent_of_what_is_not_official(self) -> dict:
+        """For a record: from which official commit code comes that is none itself, and which name its folder has."""
+        renamed = {} if self.layout.code == self.known.code else {"code_folder": self.layout.code}
+        if self.verified or self.descent is None or self.descent.how == "own":
+            return renamed
+        return renamed | {"descends_from": self.descent.as_dict()}

@@ -13,6 +13,7 @@ from tdmpc2_lean.upstreams.checkout import Checkout
 from tdmpc2_lean.upstreams.export import export
 from tdmpc2_lean.upstreams.identity import describe, released
 from tdmpc2_lean.upstreams.registry import MINIATURE, Upstream, upstream_named
+from tdmpc2_lean.upstreams.unfinished import code_files, refuse_conflicts, refuse_unfinished
 
 # Where either will do: how long a git host may take to answer, and a git host and then a package index, in seconds.
 GIT_SECONDS, EITHER_SECONDS = 6, 13
@@ -138,8 +139,11 @@ def at_path(known: Upstream, folder: Path, source: str, allow_local_changes: boo
             f"{folder} is a checkout of {found.upstream}, and one of {known.name} was asked for.",
             f"name a checkout of {known.name}",
         )
-    if found.local_changes and not allow_local_changes:
-        raise refusal(found)
+    if found.local_changes:
+        refuse_conflicts(found.root, code_files(found.root, found.layout))
+        if not allow_local_changes:
+            refuse_unfinished(found.root)
+            raise refusal(found)
     return replace(found, source=source)
 
 

@@ -140,3 +140,11 @@ def commit_named(where: Path, name: str) -> str | None:
 def tree_of(where: Path, commit: str) -> str:
     """The hash of a commit's tree."""
     return text("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}", where=where)
+
+
+def working_tree_around(folder: Path) -> Path | None:
+    """The top of the git working tree that a folder lies in, or is; None outside of any, and where git is missing."""
+    try:
+        return Path(text("rev-parse", "--show-toplevel", where=folder)).resolve()
+    except (GitFailed, NoGit):
+        return None

@@ -7,18 +7,17 @@ from pathlib import Path
 
 from tdmpc2_lean import places
 from tdmpc2_lean.errors import UserError, quoted
-from tdmpc2_lean.upstreams import git, origin, release, repository, tree
+from tdmpc2_lean.upstreams import ancestry, git, origin, release, repository, tree
 from tdmpc2_lean.upstreams.applied import recorded
 from tdmpc2_lean.upstreams.checkout import Checkout
-from tdmpc2_lean.upstreams.registry import DEFAULT, MINIATURE, MINIATURE_OF, UPSTREAMS, Upstream, upstream_named
+from tdmpc2_lean.upstreams.layout import Layout, checkout_with, layout_of, no_checkout
+from tdmpc2_lean.upstreams.registry import DEFAULT, MINIATURE, MINIATURE_OF, UPSTREAMS, Upstream
 
 # What Python or Hydra could load from the code folder although git does not know it.
 LOADABLE = (".py", ".so", ".pyd", ".yaml")
 
 # More files than any commit of an upstream has: a folder with more is no commit's tree, and is not hashed as a whole.
 MOST_FILES = 2000
-# How many folders of a folder are looked into for a checkout to hint at.
-MOST_FOLDERS = 200
 
 
 def describe(root: Path | str, upstream: str | None = None) -> Checkout:
@@ -32,8 +31,7 @@ def describe(root: Path | str, upstream: str | None = None) -> Checkout:
     if not root.is_dir():
         raise UserError(f"there is no folder {root}.", "name a checkout")
     root = root.resolve()
-    if not (root / ".git").exists() and is_code_dir(root):
-        root = root.parent
+    root = checkout_with(root)
     note = origin.read_strictly(root)
     if note is not None:
         return described_by_note(root, note)
@@ -45,25 +43,6 @@ def describe(root: Path | str, upstream: str | None = None) -> Checkout:
             f"tdmpc2-lean upstream add {quoted(root)}, then name the commit you mean",
         )
     return described_by_tree(root, upstream)
-
-
-def is_code_dir(folder: Path) -> bool:
-    """Whether the folder is not a checkout but the code folder in one."""
-    return any(
-        upstream.code and folder.name == upstream.code and upstream_by_layout(folder.parent) is upstream
-        for upstream in UPSTREAMS.values()
-    )
-
-
-def upstream_by_layout(root: Path) -> Upstream | None:
-    """The upstream whose top-level modules lie where they should."""
-    for upstream in UPSTREAMS.values():
-        code_dir = root / upstream.code
-        if all(
-            (code_dir / name).is_dir() or (code_dir / f"{name}.py").is_file() for name in upstream.modules
-        ):
-            return upstream
-    return None
 
 
 def upstream_of(where: str | Path | None) -> str:
@@ -78,8 +57,8 @@ def upstream_of(where: str | Path | None) -> str:
             return repository.recognise(folder, None).name
         except UserError:
             pass
-    found = upstream_by_layout(folder.resolve())
-    return found.name if found else DEFAULT
+    found = layout_of(checkout_with(folder.resolve()))
+    return found.upstream.name if found else DEFAULT
 
 
 def released(known: Upstream, root: Path) -> Checkout:
@@ -92,12 +71,17 @@ def described_by_note(root: Path, note: origin.OriginNote) -> Checkout:
     """A folder of our cache, or a copy of one."""
     applied, originals = recorded_patches(root)
     paths = tree.paths_below(root)
-    extra = paths & loadable(paths, UPSTREAMS.get(note.upstream, UPSTREAMS[MINIATURE_OF]))
+    known = UPSTREAMS.get(note.upstream, UPSTREAMS[MINIATURE_OF])
+    extra = paths & loadable(paths, Layout(known, known.code))
     now = without_patches(tree.manifest_of_paths(root, extra | note.files.keys()), originals)
     changed = tree.differences(note.files, now)
     patches = (*note.patches, *applied)
     local_changes = (*note.local_changes, *changed)
-    return Checkout(note.upstream, root, note.commit, note.tree, "argument", local_changes, patches, note.release)
+    layout = layout_of(root, note.upstream)
+    code = layout.code if layout is not None and layout.code != known.code else None
+    return Checkout(
+        note.upstream, root, note.commit, note.tree, "argument", local_changes, patches, note.release, code=code
+    )
 
 
 def described_by_git(root: Path, name: str | None) -> Checkout:
@@ -108,18 +92,21 @@ def described_by_git(root: Path, name: str | None) -> Checkout:
         raise UserError(
             f"{root} is a git working tree without a commit.", "name a clone with the official code"
         )
+    layout = layout_of(root, name)
     try:
         upstream = repository.recognise(root, None)
     except UserError:
-        upstream = upstream_by_layout(root) or (upstream_named(name) if name else None)
-        if upstream is None or upstream_by_layout(root) is not upstream:
-            raise UserError(
-                f"{root} is a git working tree, but not one of {' or '.join(UPSTREAMS)}.",
-                "name a clone of an upstream; `tdmpc2-lean upstream list` shows them",
-            ) from None
+        upstream = None
+    if layout is None or upstream not in (None, layout.upstream):
+        if upstream is None:
+            raise no_checkout(root, name)
+        layout = Layout(upstream, upstream.code)
     applied, originals = recorded_patches(root)
-    changed = tuple(changes_in_working_tree(root, commit, upstream, originals))
-    return Checkout(upstream.name, root, commit, git.tree_of(root, commit), "argument", changed, applied)
+    changed = tuple(changes_in_working_tree(root, commit, layout, originals))
+    tree_hash = git.tree_of(root, commit)
+    return Checkout(
+        layout.upstream.name, root, commit, tree_hash, "argument", changed, applied, code=layout.code
+    )
 
 
 def described_by_tree(root: Path, name: str | None) -> Checkout:
@@ -127,9 +114,10 @@ def described_by_tree(root: Path, name: str | None) -> Checkout:
 
     Nothing is read in a folder that has not the layout of an upstream, or more files than any upstream.
     """
-    upstream = upstream_by_layout(root)
-    if upstream is None:
+    layout = layout_of(root, name)
+    if layout is None:
         raise no_checkout(root, name)
+    upstream = layout.upstream
     applied, originals = recorded_patches(root)
     paths = tree.paths_below(root)
     identity = None
@@ -143,62 +131,45 @@ def described_by_tree(root: Path, name: str | None) -> Checkout:
         commit = repository.commit_with_tree(upstream, identity)
         if commit:
             return Checkout(upstream.name, root, commit, identity, "argument", patches=applied)
-    near = nearest_commit(upstream, root, paths, originals)
+    near = nearest_commit(layout, root, paths, originals)
     if near is not None:
         commit, identity, changed = near
-        return Checkout(upstream.name, root, commit, identity, "argument", changed, applied, nearest=bool(changed))
+        return Checkout(
+            upstream.name, root, commit, identity, "argument", changed, applied, nearest=bool(changed), code=layout.code
+        )
     created = {path for path, content in originals.items() if content is None}
-    unproved = tuple(sorted(path for path in loadable(paths, upstream) if path not in created))
-    return Checkout(upstream.name, root, None, identity, "argument", unproved, applied)
-
-
-def no_checkout(root: Path, name: str | None) -> UserError:
-    """What was looked for in a folder that is no checkout, and where there is one in it."""
-    looked = [upstream_named(name)] if name in UPSTREAMS else list(UPSTREAMS.values())
-    lines = [
-        f"    {one.name}: " + ", ".join(f"{one.code}/{module}" if one.code else module for module in one.modules)
-        for one in looked
-    ]
-    with os.scandir(root) as entries:
-        folders = sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-    inside = [folder for folder in map(Path, folders[:MOST_FOLDERS]) if upstream_by_layout(folder)]
-    return UserError(
-        f"{root} is no checkout of {' or '.join(one.name for one in looked)}. Looked in it for these folders or "
-        "modules, which are not all there:\n" + "\n".join(lines),
-        f"name the checkout that is in it: {quoted(inside[0])}"
-        if inside
-        else "name a clone or an unpacked archive of an upstream; `tdmpc2-lean upstream list` shows them",
-    )
+    unproved = tuple(sorted(path for path in loadable(paths, layout) if path not in created))
+    return Checkout(upstream.name, root, None, identity, "argument", unproved, applied, code=layout.code)
 
 
 def nearest_commit(
-    upstream: Upstream, root: Path, paths: set[str], originals: dict[str, bytes | None]
+    layout: Layout, root: Path, paths: set[str], originals: dict[str, bytes | None]
 ) -> tuple[str, str, tuple[str, ...]] | None:
-    """(official commit, its tree, what differs from it) for the commit of the history in the cache that differs least.
+    """(official commit, its tree, what differs from it) for the commit in the cache to which the code comes nearest.
 
-    None if the cache has no history, or if not half of the commit's code files are there as they are in it.
-    As in a clone, of files that the commit does not have those count that the official code could load.
+    None if the cache has no history, or if the code comes near to no commit's. As in a clone, of files that the commit
+    does not have those count that the official code could load. Where nothing of the commit but its code is there, as
+    in a copy of the code folder, nothing else is missed.
     """
-    folder = repository.repository(upstream)
-    history = repository.official_history(folder, upstream) if folder else {}
-    manifests = {commit: repository.manifest_of_commit(folder, commit) for commit in history.values()}
-    wanted = set().union(*manifests.values()) | loadable(paths, upstream)
-    ours = without_patches(tree.manifest_of_paths(root, wanted & paths), originals)
-    extra = {path for path in loadable(paths, upstream) if path in ours}
-    best = None
-    for tree_hash, commit in history.items():
-        committed = manifests[commit]
-        changed = {path for path, entry in committed.items() if ours.get(path) != entry} | (extra - committed.keys())
-        code = loadable(committed, upstream)
-        if 2 * len(code - changed) >= len(code) and (best is None or len(changed) < len(best[2])):
-            best = (commit, tree_hash, tuple(sorted(changed)))
-    return best
+    upstream = layout.upstream
+    found = ancestry.nearest(upstream, ancestry.reader(root, layout))
+    if found is None:
+        return None
+    official = repository.manifest_of_commit(repository.repository(upstream), found.commit)
+    committed = {layout.own(path): entry for path, entry in official.items()}
+    beside = {layout.own(path) for path in official if not path.startswith(layout.official_prefix)}
+    if layout.code != upstream.code or not beside & paths:
+        committed = {path: entry for path, entry in committed.items() if path not in beside}
+    counting = (committed.keys() | loadable(paths, layout)) & paths
+    ours = without_patches(tree.manifest_of_paths(root, counting), originals)
+    changed = {path for path, entry in committed.items() if ours.get(path) != entry}
+    changed |= {path for path in loadable(paths, layout) if path in ours} - committed.keys()
+    return found.commit, found.tree, tuple(sorted(changed))
 
 
-def loadable(paths: Iterable[str], upstream: Upstream) -> set[str]:
+def loadable(paths: Iterable[str], layout: Layout) -> set[str]:
     """Those of the paths that the official code could load: code and configuration in its folder."""
-    prefix = f"{upstream.code}/" if upstream.code else ""
-    return {path for path in paths if path.startswith(prefix) and path.endswith(LOADABLE)}
+    return {path for path in paths if path.startswith(layout.prefix) and path.endswith(LOADABLE)}
 
 
 def recorded_patches(root: Path) -> tuple[tuple[tuple[str, str], ...], dict[str, bytes | None]]:
@@ -223,7 +194,7 @@ def without_patches(manifest: tree.Manifest, originals: dict[str, bytes | None])
 
 
 def changes_in_working_tree(
-    root: Path, commit: str, upstream: Upstream, originals: dict[str, bytes | None]
+    root: Path, commit: str, layout: Layout, originals: dict[str, bytes | None]
 ) -> list[str]:
     """Paths that differ between a working tree, without its recorded patches, and its commit, by content.
 
@@ -249,13 +220,13 @@ def changes_in_working_tree(
             changed.add(path)
     staged = git.run("diff", "--cached", "--name-only", "--no-renames", "-z", commit, where=root)
     changed |= paths_of(staged)
-    inside = upstream.code or "."
+    inside = layout.code or "."
     unknown = paths_of(git.run("ls-files", "-z", "--others", "--exclude-standard", "--", inside, where=root))
     changed |= {path for path in unknown if path.endswith(LOADABLE) and "__pycache__" not in path}
     ignored = git.run(
         "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", inside, where=root
     )
-    changed |= {path for path in paths_of(ignored) if shadows_a_module(path, upstream)}
+    changed |= {path for path in paths_of(ignored) if shadows_a_module(path, layout)}
     for path, content in originals.items():
         if content is None:
             as_committed = path not in committed
@@ -276,12 +247,12 @@ def identity_for_git(root: Path, path: str, content: bytes) -> str:
     return git.run("hash-object", "--stdin", "--path", path, where=root, stdin=content).decode().strip()
 
 
-def shadows_a_module(path: str, upstream: Upstream) -> bool:
+def shadows_a_module(path: str, layout: Layout) -> bool:
     """Whether a file that git ignores would be imported as part of the official code."""
-    parts = Path(path).relative_to(upstream.code).parts
+    parts = Path(path).relative_to(layout.code).parts
     return (
         path.endswith((".py", ".so", ".pyd"))
         and "__pycache__" not in parts
         and all(part.isidentifier() for part in parts[:-1])
-        and (len(parts) == 1 or parts[0] in upstream.modules)
+        and (len(parts) == 1 or parts[0] in layout.upstream.modules)
     )

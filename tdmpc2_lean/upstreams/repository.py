@@ -282,3 +282,8 @@ def manifest_of_commit(folder: Path, commit: str) -> tree.Manifest:
         mode, _, identity = facts.decode().split(" ")
         manifest[os.fsdecode(path)] = (mode, identity)
     return manifest
+
+
+def has_submodules(folder: Path, commit: str) -> bool:
+    """Whether a commit holds other repositories' commits, which no export can have."""
+    return any(mode == tree.SUBMODULE for mode, _ in manifest_of_commit(folder, commit).values())

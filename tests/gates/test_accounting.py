@@ -361,3 +361,14 @@ def test_a_gate_that_executes_nothing_of_the_changes_answers_as_without_them(min
     assert is_run(fork("at import", at_import)), "a default is evaluated without a call"
     beside = ("common/math.py", "import torch\n", "import torch, time\n")
     assert is_run(fork("beside a function", elsewhere, beside))
+
+
+def test_what_is_imported_as_a_package_is_accounted_for():
+    """Else a fork that is run by `python -m agent.train` could change anything unseen."""
+    files = {
+        "train.py": b"from agent.common.math import two_hot\nimport agent.trainer.online\n",
+        "common/__init__.py": b"",
+        "common/math.py": b"def two_hot(): return 1\n",
+        "trainer/online.py": b"",
+    }
+    assert importable(files, ["train.py"]) == set(files)

@@ -128,7 +128,7 @@ def test_a_clean_fork_named_by_the_environment_is_judged_by_official_code_and_ca
     monkeypatch.setenv(UPSTREAMS["tdmpc2"].environment_variable, str(cloned))
     subject = find_subject()
     assert "not official" in subject.name and subject.reference.verified
-    assert subject.reference.commit == UPSTREAMS["tdmpc2"].pin and "the pin" in subject.why
+    assert subject.reference.commit == UPSTREAMS["tdmpc2"].pin and "come nearest" in subject.why
     assert [change.id for change in subject.accounting.changes] == ["tdmpc2.py:TDMPC2._td_target"]
     report = run(subject, ["default-identity"], SHORT)
     assert report.exit_code == 1 and "first divergence" in report.results[0].detail

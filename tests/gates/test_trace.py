@@ -77,3 +77,21 @@ def test_a_nan_where_a_number_was_is_the_largest_difference(tmp_path):
     two = write(tmp_path / "b", (0, "x", {"x": np.array([1.5, float("nan")])}))
     here = trace.compare(one, two)[1]
     assert here.name == "x[1]" and np.isnan(here.largest)
+
+
+def test_one_more_metric_of_a_fork_is_a_note_and_a_missing_or_changed_one_or_any_other_quantity_a_divergence(tmp_path):
+    loss, more = torch.tensor(1.0), torch.tensor(2.0)
+
+    def traced(name, what, **tensors):
+        return write(tmp_path / name, (5, what, tensors))
+
+    one, two = traced("a", "losses", pi=loss), traced("b", "losses", mine=more, pi=loss)
+    assert trace.compare(one, two, more_may_be_logged=True) == (1, None) and trace.added_metrics(one, two) == ["mine"]
+    assert trace.compare(one, two)[1] is not None, "only where a fork is compared"
+    assert trace.compare(two, one, more_may_be_logged=True)[1] is not None, "a metric is gone"
+    changed = traced("c", "losses", mine=more, pi=torch.nextafter(loss, more))
+    assert trace.compare(one, changed, more_may_be_logged=True)[1] is not None
+    typed = traced("d", "losses", mine=more, pi=loss.double())
+    assert trace.compare(one, typed, more_may_be_logged=True)[1] is not None
+    state = traced("e", "parameters", w=loss), traced("f", "parameters", mine=more, w=loss)
+    assert trace.compare(*state, more_may_be_logged=True)[1] is not None

@@ -20,7 +20,7 @@ def git_apply(root, text):
 
 
 def test_diff_is_from_the_upstream_commit_to_the_files_and_git_can_apply_it(checkout, series, tmp_path):
-    assert diff(checkout) == "" if (checkout / ".git").exists() else True
+    assert diff(checkout, "HEAD") == "" if (checkout / ".git").exists() else True
     apply(checkout, series=series)
     got = git_apply(tmp_path / "copy", diff(checkout))
     assert got == {name: data for name, (data, _) in snapshot(checkout).items()}
@@ -96,7 +96,7 @@ def test_audit_answers_about_one_function_in_changed_and_unchanged_files(checkou
     apply(checkout, ["place"], series)
     found = audit(checkout)
     assert found.about("act") == [("code/agent.py", "Agent.act", "untouched")]
-    assert found.about("Agent.__init__") == [("code/agent.py", "Agent.__init__", "changed")]
+    assert found.about("Agent.__init__") == [("code/agent.py", "Agent.__init__", "changed by our patches")]
     assert found.about("loop") == [("code/loop.py", "loop", "untouched")]
     assert found.about("ct") == []
 

@@ -163,9 +163,7 @@ def test_kill_9_at_any_step_leaves_all_or_nothing_after_the_next_call(tmp_path, 
             continue
         apply(scene.root, series=series)
         revert(scene.root)
-        assert sorted(path.name for path in (scene.root / ".tdmpc2-lean").iterdir()) == ["lock"], (
-            f"step {number}"
-        )
+        assert not (scene.root / ".tdmpc2-lean").exists(), f"step {number}"
     # The call was caught before, in the midst of, and after its writing.
     assert outcomes == {(False, False), (True, True), (False, True)}
 

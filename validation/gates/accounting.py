@@ -287,8 +287,9 @@ def importable(files: Mapping[str, bytes], entries: Iterable[str]) -> set[str]:
         if b"import_module" in files[path]:  # of a name that is made while it runs: any beside it
             todo += [one for one in files if one.endswith(".py") and PurePosixPath(one).parent.parts == package]
         for module in modules_named(files[path], package):
-            for root in roots:
-                parts = (*PurePosixPath(root).parts, *module)
+            # Code that is imported as a package names its modules by one more part in front, `tdmpc2.common.math`.
+            for root, tail in ((root, tail) for root in roots for tail in (module, module[1:]) if tail):
+                parts = (*PurePosixPath(root).parts, *tail)
                 for length in range(1, len(parts) + 1):
                     stem = "/".join(parts[:length])
                     todo += [one for one in (f"{stem}/__init__.py", f"{stem}.py") if one in files and one not in found]

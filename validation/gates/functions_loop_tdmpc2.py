@@ -5,7 +5,6 @@ from pathlib import Path
 from tdmpc2_lean.validation.gates import names_tdmpc2
 from tdmpc2_lean.validation.gates.cases import Case, Lacking
 from tdmpc2_lean.validation.gates.functions_tdmpc2 import SMALL, refused
-from tdmpc2_lean.validation.gates.names_tdmpc2 import TIMES
 from tdmpc2_lean.validation.gates.stand_ins import Clock, StandInModel
 from tdmpc2_lean.validation.gates.subjects import read_config
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from tdmpc2_lean.validation.gates import executed, process, traced_runs
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS, Result, failed_to_run, without_settings
 from tdmpc2_lean.validation.gates.subjects import GateSubject
+from tdmpc2_lean.validation.gates.trace import added_metrics
 from tdmpc2_lean.validation.gates.traced_runs import TDMPC2, TracedRuns, Tracing
 
 # Neither the official code nor a part of the series runs here: nothing is proved.
@@ -60,7 +61,8 @@ def default_identity(subject: GateSubject, runs: TracedRuns) -> Iterator[Result]
             yield failed_to_run("default-identity", failure, started, NO_REFERENCE)
             return
     name = reference_name(subject, length, why, runs.tracing)
-    yield judged("default-identity", runs, subject.prefix(length), subject.code_dir, name, started)
+    of_a_fork = subject.series is None
+    yield judged("default-identity", runs, subject.prefix(length), subject.code_dir, name, started, of_a_fork)
 
 
 def per_patch_identity(subject: GateSubject, runs: TracedRuns) -> Iterator[Result]:
@@ -90,15 +92,30 @@ def per_patch_identity(subject: GateSubject, runs: TracedRuns) -> Iterator[Resul
         yield judged(gate, runs, subject.prefix(index), subject.prefix(index + 1), before, started)
 
 
-def judged(gate: str, runs: TracedRuns, reference: Path, subject: Path, name: str, started: float) -> Result:
-    """The result of comparing the traces of two code folders."""
+def judged(
+    gate: str,
+    runs: TracedRuns,
+    reference: Path,
+    subject: Path,
+    name: str,
+    started: float,
+    more_may_be_logged: bool = False,
+) -> Result:
+    """The result of comparing the traces of two code folders.
+
+    more_may_be_logged: metrics that a fork logs beside the official ones are named, and are no difference.
+    """
     try:
-        events, here = runs.compare(reference, subject)
+        events, here = runs.compare(reference, subject, more_may_be_logged=more_may_be_logged)
     except process.ChildFailed as failure:
         return failed_to_run(gate, failure, started)
     figures = {"events": events} | (dataclasses.asdict(here) if here else {})
     if here is None:
         detail = f"{events} events equal, bit for bit, to {name}"
+        more = added_metrics(runs.trace_of(reference), runs.trace_of(subject)) if more_may_be_logged else []
+        if more:
+            detail += f"; note: {', '.join(more)} logged besides"
+            figures["more metrics"] = more
         return Result(gate, PASS, detail, figures, time.time() - started)
     return Result(gate, FAIL, f"{here}; reference: {name}", figures, time.time() - started)
 

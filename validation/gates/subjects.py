@@ -11,7 +11,7 @@ from pathlib import Path
 from tdmpc2_lean import patched, places, upstreams
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patching import Patch, Series, read_series, render
-from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS, git, repository, upstream_of
+from tdmpc2_lean.upstreams import MINIATURE, UPSTREAMS, upstream_of
 from tdmpc2_lean.validation.gates import accounting
 
 
@@ -188,8 +188,8 @@ def reference_of(checkout: upstreams.Checkout) -> str:
 def named_judge(checkout: upstreams.Checkout) -> tuple[str, str]:
     """(what names an official checkout, why that one), for a checkout that is anything else.
 
-    Its own commit where that is official, or the official one to which an archive comes nearest; else the newest
-    official one among its ancestors; else the pin. UserError for files that come near to no commit.
+    Its own commit where that is official; else the newest official one among its ancestors; else the one to which its
+    files come nearest; else the pin: see `upstreams.ancestry`. UserError for an archive that comes near to no commit.
     """
     if checkout.upstream == MINIATURE:
         return MINIATURE, "its own files"
@@ -203,32 +203,8 @@ def named_judge(checkout: upstreams.Checkout) -> tuple[str, str]:
             f"`tdmpc2-lean upstream fetch --upstream {known.name}` brings the history by which it may be known; or "
             "name an official commit: gate run --against COMMIT",
         )
-    if repository.is_official(known, checkout.commit):
-        return (
-            checkout.commit,
-            "the official commit to which it comes nearest" if checkout.nearest else "its own commit",
-        )
-    commit = official_ancestor(checkout)
-    if commit is not None:
-        return commit, f"the newest official ancestor of {checkout.commit[:7]}"
-    return known.pin, "the pin, because no commit of the official history in the cache is among its ancestors"
-
-
-def official_ancestor(checkout: upstreams.Checkout) -> str | None:
-    """The newest commit in a checkout's history that is official by the history in the cache, or by its hash."""
-    known = UPSTREAMS[checkout.upstream]
-    cached = repository.repository(known)
-    official = set(known.trees)
-    if cached is not None:
-        tried = repository.known_commits(cached, known)
-        official |= set(git.text("rev-list", "--branches", "--tags", *tried, where=cached).split())
-    for folder in (checkout.root, cached):
-        if folder is None or checkout.commit is None or not repository.is_repository(folder):
-            continue
-        if git.has_commit(folder, checkout.commit):
-            commits = git.text("rev-list", checkout.commit, "--", where=folder).split()
-            return next((commit for commit in commits if commit in official), None)
-    return None
+    descent = checkout.descent
+    return descent.commit, descent.why
 
 
 def controls_of(gate: str, upstream: str = "tdmpc2") -> tuple[Patch, ...]:

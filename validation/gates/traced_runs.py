@@ -149,19 +149,20 @@ class TracedRuns:
         of_reference: dict | None = None,
         of_subject: dict | None = None,
         to_first: bool = False,
+        more_may_be_logged: bool = False,
     ) -> tuple[int, trace.Divergence | None]:
         """Events compared and the first divergence of reference and subject, with its size and both values.
 
         reference, subject: code folders. of_reference, of_subject: the arguments of their training. to_first: only
-        where the first divergence is; the subject's run ends there.
+        where the first divergence is; the subject's run ends there. more_may_be_logged: as of `trace.compare`.
         """
         sides = ((reference, of_reference or {}), (subject, of_subject or {}))
         if to_first or early.get():
             assert sides[0] != sides[1], "a gate that compares a thing with itself proves nothing"
             first = self.trace_of(reference, **sides[0][1])
-            events, here = trace.compare(first, self.trace_of(subject, None, first, **sides[1][1]))
+            events, here = trace.compare(first, self.trace_of(subject, None, first, **sides[1][1]), more_may_be_logged)
         else:
-            events, here = trace.compare(*self._traces_of(sides))
+            events, here = trace.compare(*self._traces_of(sides), more_may_be_logged)
         if here is not None and not to_first and here.largest is None and not here.reference:
             dumps = (path.with_suffix(".dump") for path in self._traces_of(sides, here.event))
             here = trace.compare_dumps(here, *dumps)

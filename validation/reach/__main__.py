@@ -1,0 +1,14 @@
+"""The command line of `validation.reach`."""
+
+import argparse
+from pathlib import Path
+
+from tdmpc2_lean.validation.reach import measuring, page
+
+parser = argparse.ArgumentParser(prog="reach", description=measuring.__doc__)
+parser.add_argument("repositories", type=Path)
+parser.add_argument("--anew", action="store_true", help="measure again what is measured already")
+arguments = parser.parse_args()
+found = measuring.measure_all(arguments.repositories, arguments.anew)
+page.write(found)
+print("\n".join(page.totals(found)))
