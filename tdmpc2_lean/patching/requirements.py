@@ -15,7 +15,7 @@ of a loop that nothing runs. `[[requires]]` names what its places do not show, e
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tdmpc2_lean.nearest import did_you_mean
 from tdmpc2_lean.upstreams.checkout_files import path_problem
@@ -42,6 +42,14 @@ class Requirement:
     inside: str | None = None
     after: bool = False
     unless: str | None = None
+
+    def moved(self, own: Callable[[str], str]) -> "Requirement":
+        """The requirement for a checkout that has its files elsewhere. own: its path of an official one."""
+        what = self.what
+        if self.kind == "reaches":
+            file, _, name = what[0].partition(":")
+            what = (f"{own(file)}:{name}",)
+        return replace(self, file=own(self.file), what=what)
 
 
 def read_requirement(number: int, fields, language: Callable, wrong: Callable[[str], Exception]) -> Requirement:

@@ -154,7 +154,7 @@ class Patch:
             self,
             edits=tuple(edit.moved(own) for edit in self.edits),
             already=tuple(replace(place, file=own(place.file)) for place in self.already),
-            requires=tuple(replace(one, file=own(one.file)) for one in self.requires),
+            requires=tuple(one.moved(own) for one in self.requires),
         )
 
 
