@@ -236,3 +236,29 @@ def test_text_for_a_terminal_is_left_alone():
     (edit, *_) = edits_of_python(b"class Logger:\n  def _print(self, d):\n    d.x = 3\n")
     assert scope.is_shown_only("common/logger.py", edit) and not scope.is_shown_only("common/math.py", edit)
     assert not scope.is_shown_only("common/logger.py", SimpleNamespace(function="Logger.log"))
+
+
+@pytest.mark.parametrize(
+    "source, reason",
+    [
+        (b"def f(self, x):\n    return x.to(self.device, non_blocking=True)\n", "devices"),
+        (b"def f(self, x):\n    return x.cpu()\n", "devices"),
+        (b"def f(self, x):\n    return x.to(x.dtype)\n", ""),
+        (b"def f(self, x):\n    return x.detach()\n", ""),
+    ],
+)
+def test_a_tensor_that_is_left_where_it_lies_cannot_be_judged_on_a_cpu(source, reason):
+    dropped = [edit for edit in edits_of_python(source) if edit.operator == "call" and edit.start > 20]
+    assert {scope.why_unreachable(edit, True).partition(":")[0] for edit in dropped} == {reason}
+
+
+def test_an_argument_that_names_another_tensors_device_cannot_be_judged_on_a_cpu():
+    edits = edits_of_python(b"def f(x, cfg):\n    return g(x, device=x.device), g(x, device=cfg.device)\n")
+    without = [edit for edit in edits if "device=" in edit.what]
+    dropped = {edit.what.rpartition(" ")[2]: scope.why_unreachable(edit, True) for edit in without}
+    assert dropped["device=x.device"].startswith("devices") and dropped["device=cfg.device"] == ""
+
+
+def test_the_arguments_of_a_maximum_are_not_exchanged():
+    found = edits_of_python(b"def f(a, b):\n    return max(a, b) - g(a, b)\n")
+    assert [edit.start for edit in found if edit.operator == "order"] == [38]

@@ -127,7 +127,9 @@ def dm_control_wrapper(case: Case) -> None:
             continue
         for number in (None, 2):
             given = {} if number is None else {"num_frames": number, "size": 6}
-            framed = pixels(dmcontrol.DMControlWrapper(ScriptedSuite(), domain), SimpleNamespace(obs="rgb"), **given)
+            cfg = SimpleNamespace(obs="rgb")
+            framed = pixels(dmcontrol.DMControlWrapper(ScriptedSuite(), domain), cfg, **given)
+            case.record("the frames' configuration", same=framed.cfg is cfg)
             record_space(case, f"frames in {domain}", framed.observation_space)
             for again in range(2):
                 obs = framed.reset()

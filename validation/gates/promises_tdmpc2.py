@@ -566,6 +566,12 @@ def plan_vec(case: Case, code_dir: Path) -> None:
     promise(case, "the single plan's warm start is apart", float(agent._prev_mean.abs().max()), 0.0)
     exploring = len({tuple(agent.act_vec(obs[:2], t0=True)[0].tolist()) for _ in range(3)})
     promise(case, "by default it explores", exploring, 3)
+    eight, found = torch.randn(8, 11), []
+    for eval_mode in (False, True):  # the same draws up to the last one, which only the first makes
+        torch.manual_seed(5)
+        found.append(agent_for(code_dir).plan_vec(eight, t0=True, eval_mode=eval_mode))
+    signs = {tuple(row.sign().tolist()) for row in found[0] - found[1]}
+    promise(case, "each environment explores by itself", len(signs) > 4)
     states = []
     for mask in (torch.tensor([True, True]), True, torch.tensor(True)):
         torch.manual_seed(7)

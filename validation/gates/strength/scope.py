@@ -87,6 +87,10 @@ UNREACHABLE = (
 )
 
 
+# A tensor left where it lies, and not taken to the device or to main memory: on a CPU that is the same place.
+TRANSFER = re.compile(r"\.(cpu\(\)|to\((self\.|cfg\.)?_?device\b.*\)|to\('cpu'\)): without \.(cpu|to)\(\)$")
+
+
 def is_mutated(upstream: str, file: str) -> bool:
     return any(fnmatch.fnmatch(file, pattern) for pattern in FILES[upstream])
 
@@ -104,6 +108,8 @@ def why_unreachable(edit: Mutation, executed: bool) -> str:
 
     executed: whether any gate executes the statement.
     """
+    if edit.operator == "call" and TRANSFER.search(edit.what):
+        return "devices: tensors go where others are, here always the CPU"
     for rule in UNREACHABLE:
         if executed and not rule.executed or not rule.within and edit.operator not in OF_VALUES:
             continue
