@@ -710,6 +710,6 @@ def optimiser_scaled(case: Case) -> None:
     for steps in (0, 999, 1000, 1500):
         for scale in (1e-4, 1.0, 9e4):
             for finite in (True, False):
-                state = {"opt/grad_scale": jnp.float32(scale), "opt/good_steps": jnp.int32(steps)}
+                state = {"opt/grad_scale/value": jnp.float32(scale), "opt/good_steps/value": jnp.int32(steps)}
                 state, _ = nj.pure(opt._update_scale)(state, {}, jnp.array(finite))
                 case.record(f"scale {scale} after {steps}, finite {finite}", leaves(state))
