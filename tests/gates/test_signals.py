@@ -125,6 +125,26 @@ def test_signals_that_come_again_while_it_ends_leave_no_folder(slow_run, number)
     assert not list(temporary.glob("tdmpc2-lean-*"))
 
 
+def test_a_signal_that_comes_while_the_last_is_obeyed_is_not_obeyed_within_it(monkeypatch):
+    kills = []
+
+    class Side:
+        def kill(self):
+            kills.append(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(process, "running", {Side()})
+    earlier = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with pytest.raises(SystemExit) as ended, process.ended_by_signals():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert len(kills) == 1
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends the children of a process that was killed")
 def test_processes_of_a_gate_end_with_the_one_that_started_them_even_when_it_is_killed(slow_run):
     run, sides, _ = slow_run

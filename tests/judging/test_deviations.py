@@ -161,6 +161,17 @@ def test_the_patched_tree_is_what_pin_and_series_make_as_the_cache_makes_it(upst
     assert due.differences(json.loads(json.dumps(made.provenance()))) == {}
 
 
+@pytest.mark.official
+def test_official_code_that_comes_later_is_seen(tried_commits, monkeypatch, tmp_path):
+    if tried_commits("dreamerv3").get(UPSTREAMS["dreamerv3"].pin) is None:
+        pytest.skip("not at the pin")
+    official_code._rendered_tree.cache_clear()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TDMPC2_LEAN_CACHE", str(tmp_path))
+        assert official_code.expected("dreamerv3").patched_tree is None
+    assert official_code.expected("dreamerv3").patched_tree is not None
+
+
 def test_an_edited_patched_tree_is_a_deviation_where_the_official_code_is_here():
     due = official_code.expected("tdmpc2")
     known = official_code.ExpectedCode(due.upstream, due.commit, due.tree, due.patches, "a" * 40)

@@ -79,7 +79,26 @@ running: set[subprocess.Popen] = set()
 free_cores: queue.SimpleQueue = queue.SimpleQueue()
 for _core in sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ():
     free_cores.put(_core)
-interrupted = threading.Event()  # `interrupt` was called; cleared by `ended_by_signals`
+
+
+class Raised:
+    """What threading.Event is, but for waiting: without its lock, on which a handler of signals that is entered again
+    while it sets one would wait for itself."""
+
+    def __init__(self):
+        self._up = False
+
+    def set(self) -> None:
+        self._up = True
+
+    def clear(self) -> None:
+        self._up = False
+
+    def is_set(self) -> bool:
+        return self._up
+
+
+interrupted = Raised()  # `interrupt` was called; cleared by `ended_by_signals`
 
 DEATH_OF_PARENT = 1  # Linux's PR_SET_PDEATHSIG
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -210,7 +229,8 @@ def ended_by_signals() -> Iterator[None]:
 
     def obey(number, _):
         received.append(number)
-        interrupt()
+        if len(received) == 1:  # signals may come faster than they are obeyed, and each is handled within the last
+            interrupt()
 
     handled = [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     earlier = {number: signal.signal(number, obey) for number in handled}

@@ -4,9 +4,10 @@ The tree that results is a function of both. Where the official code is in the c
 elsewhere the runs can only be held against one another, and the report says so.
 """
 
+import contextlib
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tdmpc2_lean.errors import UserError
@@ -67,37 +68,38 @@ def _said(value: Any) -> str:
     return value if isinstance(value, str) else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-@functools.cache
 def expected(agent: str) -> ExpectedCode:
     """What the runs of an agent's protocols are made with, by the package's own patches."""
+    return replace(_declared(agent), patched_tree=rendered_tree(agent))
+
+
+@functools.cache
+def _declared(agent: str) -> ExpectedCode:
     from tdmpc2_lean import patching
     from tdmpc2_lean.upstreams import UPSTREAMS
 
     upstream = UPSTREAMS[agent]
-    patches = patching.read_series(agent).closure()
-    return ExpectedCode(
-        agent,
-        upstream.pin,
-        upstream.pin_tree,
-        tuple((patch.name, patch.sha256) for patch in patches),
-        rendered_tree(agent),
-    )
+    patches = tuple((patch.name, patch.sha256) for patch in patching.read_series(agent).closure())
+    return ExpectedCode(agent, upstream.pin, upstream.pin_tree, patches, None)
 
 
 def rendered_tree(agent: str) -> str | None:
     """git's id of the pin's files with the default series applied; None where the official code is not here.
 
-    Nothing is fetched and nothing is written.
+    Nothing is fetched and nothing is written. That the code is not here is found anew each time: it may come.
     """
+    with contextlib.suppress(UserError):
+        return _rendered_tree(agent)
+    return None
+
+
+@functools.cache
+def _rendered_tree(agent: str) -> str:
     from tdmpc2_lean import patching
     from tdmpc2_lean.patched import official_files
     from tdmpc2_lean.upstreams import UPSTREAMS, find_checkout, tree
 
-    try:
-        checkout = find_checkout(agent, UPSTREAMS[agent].pin, may_clone=False)
-    except UserError:
-        return None
-    base = official_files(checkout)
+    base = official_files(find_checkout(agent, UPSTREAMS[agent].pin, may_clone=False))
     manifest = base.manifest()
     for path, content in patching.render_series(patching.read_series(agent).closure(), base, ()).items():
         mode = manifest[path][0] if path in manifest else tree.FILE
