@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from tdmpc2_lean.validation.gates.cases import Case
 from tdmpc2_lean.validation.gates.functions_dreamerv3 import leaves, raised
 from tdmpc2_lean.validation.gates.functions_model_dreamerv3 import B, T, batch_of
+from tdmpc2_lean.validation.gates.functions_replay_dreamerv3 import settle
 
 JAX = {
     "platform": "cpu", "compute_dtype": "float32", "prealloc": False, "policy_devices": [0], "train_devices": [0],
@@ -182,7 +183,10 @@ def batches(agent, length: int):
     return streams.Stateless(lambda: batch_of(spaces, (B, length), next(count)))
 
 
-def state_of(case: Case, agent) -> None:
+def state_of(case: Case, agent, drawn: int | None = None) -> None:
+    """Records parameters, counters and what waits. drawn: batches that threads draw, waited for."""
+    if drawn is not None:
+        settle(lambda: int(agent.n_batches) >= drawn)
     counters = {k: int(getattr(agent, k)) for k in ("n_updates", "n_batches", "n_actions")}
     pending = {k: bool(getattr(agent, k)) for k in ("pending_outs", "pending_mets", "pending_sync")}
     acting = leaves(agent.policy_params, "acting") if hasattr(agent, "policy_params") else {}
@@ -199,6 +203,7 @@ def around(case: Case) -> None:
     carry, trained, reported = agent.init_policy(3), agent.init_train(B), agent.init_report(B)
     case.record("carries", leaves((carry, trained, reported)), kind=type(carry).__name__)
     stream, report_stream = iter(agent.stream(batches(agent, T + 1))), iter(agent.stream(batches(agent, 3)))
+    drawn = 2
     for step in range(5):
         obs = {k: v[:, 0] for k, v in batch_of(agent.obs_space, (3, 1), 50 + step).items() if k in agent.obs_space}
         carry, acts, outs = agent.policy(carry, obs, mode="train" if step % 2 else "eval")
@@ -208,17 +213,19 @@ def around(case: Case) -> None:
             types=sorted((k, type(v).__name__) for k, v in {**acts, **outs}.items()),
         )
         for _ in range((0, 1, 2, 0, 1)[step]):
-            batch = next(stream)
+            batch, drawn = next(stream), drawn + 1
             case.record("batch", leaves({k: v for k, v in batch.items()}))
             trained, outs, mets = agent.train(trained, batch)
             case.record("trained", leaves((trained, outs, mets)))
-            state_of(case, agent)
+            state_of(case, agent, drawn)
     reported, mets = agent.report(reported, next(report_stream))
     summary = mets.pop("params/summary")
     case.record("reported", leaves((reported, mets)), summary=summary)
+    settle(lambda: int(agent.n_batches) >= drawn + 1)
     saved = jax.tree.map(np.array, agent.save())
     case.record("saved", leaves(saved))
     trained, _, _ = agent.train(trained, next(stream))
+    settle(lambda: int(agent.n_batches) >= drawn + 2)
     agent.load(saved)
     state_of(case, agent)
     moved = {
@@ -241,7 +248,7 @@ def around(case: Case) -> None:
         "something missing": lambda: agent.policy(carry, {k: v for k, v in fine.items() if k != "reward"}),
         "a batch without something": lambda: agent.train(trained, {"seed": 0}),
         "a report without something": lambda: agent.report(trained, {"seed": 0}),
-        "a batch that is not a number": lambda: next(iter(agent.stream(iter([broken])))),
+        "a batch that is not a number": lambda: agent.stream(iter([broken])).transform(broken),
         "no parameters": lambda: agent.load({"params": {}}),
         "other shapes": lambda: agent.load({**moved, "params": {k: v[:2] for k, v in saved["params"].items()}}),
     }.items():
@@ -255,10 +262,10 @@ def without_policy(case: Case) -> None:
 
     agent = small_agent(case, {"enable_policy": False})
     trained, stream = agent.init_train(B), iter(agent.stream(batches(agent, T + 1)))
-    for _ in range(2):
+    for number in range(2):
         trained, outs, mets = agent.train(trained, next(stream))
         case.record("trained", leaves((trained, outs, mets)))
-        state_of(case, agent)
+        state_of(case, agent, number + 2)
     agent.load(jax.tree.map(np.array, agent.save()))
     state_of(case, agent)
     for name, call in {"acting": lambda: agent.policy({}, {}), "its carry": lambda: agent.init_policy(2)}.items():

@@ -336,7 +336,8 @@ def heads(case: Case) -> None:
     module(case, "MLPHead", of_mlp, x)
     module(case, "MLPHead of many", lambda x: of_mlp(x, spaces, kinds), x)
     module(case, "MLPHead as it is", lambda x: looked_at(MLPHead(vector, "mse", units=8, name="m")(x, 1)), x)
-    case.record("sizes by default", {k: repr(getattr(MLPHead, k)) for k in ("units", "layers", "act", "norm", "bias")})
+    case.record("MLPHead by default", by_default(lambda: MLPHead(vector, "mse", name="m")))
+    case.record("Head by default", by_default(lambda: Head(vector, "mse", name="h")))
     case.record("refused", error=raised(lambda: module(Case(), "", lambda x: Head(plain, "none", name="h")(x), x)))
 
 
@@ -458,10 +459,10 @@ def layers(case: Case) -> None:
         "MLP, otherwise": lambda x: nets.MLP(1, 5, act="tanh", norm="layer", bias=False, name="l")(x[None]),
     }.items():
         module(case, name, function, x)
-    case.record(
-        "MLP by default",
-        {k: repr(v) for k, v in vars(nj_made(lambda: nets.MLP(name="l"))).items() if k in ("layers", "units")},
-    )
+    for make in (nets.MLP, nets.Attention, nets.Transformer, nets.GRU):
+        case.record(f"{make.__name__} by default", by_default(lambda make=make: make(name="l")))
+    mlp = nj_made(lambda: nets.MLP(name="l"))
+    case.record("MLP by default", layers=mlp.layers, units=mlp.units)
     index = np.array([[0, 3], [2, 1], [4, 4]])
     module(case, "Embed", lambda index: nets.Embed(5, 4, (2,), name="e")(index), index)
     module(case, "Embed, combined", lambda index: nets.Embed(5, 4, (2,), combine=True, name="e")(index), index)
@@ -492,6 +493,12 @@ def layers(case: Case) -> None:
             many["a"],
             many["z"],
         )
+
+
+def by_default(make) -> dict[str, str]:
+    """The settings that a module has where nobody gives any."""
+    made = nj_made(make)
+    return {name: repr(getattr(made, name)) for name in type(made).__annotations__}
 
 
 def nj_made(make):
@@ -710,6 +717,6 @@ def optimiser_scaled(case: Case) -> None:
     for steps in (0, 999, 1000, 1500):
         for scale in (1e-4, 1.0, 9e4):
             for finite in (True, False):
-                state = {"opt/grad_scale": jnp.float32(scale), "opt/good_steps": jnp.int32(steps)}
+                state = {"opt/grad_scale/value": jnp.float32(scale), "opt/good_steps/value": jnp.int32(steps)}
                 state, _ = nj.pure(opt._update_scale)(state, {}, jnp.array(finite))
                 case.record(f"scale {scale} after {steps}, finite {finite}", leaves(state))

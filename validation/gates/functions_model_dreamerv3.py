@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tdmpc2_lean.validation.gates.cases import Case
 from tdmpc2_lean.validation.gates.functions_dreamerv3 import (
+    by_default,
     computed,
     leaves,
     module,
@@ -191,14 +192,7 @@ def rssm(case: Case) -> None:
     computed(case, "imagined", lambda state, x: nj.pure(further)(state, state, x, seed=key)[1], state, tokens)
     made = official.RSSM(space, **sizes, name="dyn")
     case.record("entries", {k: f"{v.shape} {v.dtype}" for k, v in made.entry_space.items()})
-    case.record(
-        "by default",
-        {
-            k: repr(v)
-            for k, v in vars(official.RSSM).items()
-            if k[0] != "_" and not callable(v) and not isinstance(v, property)
-        },
-    )
+    case.record("as it is", by_default(lambda: official.RSSM(space, name="dyn")))
     case.record("refused", error=raised(lambda: official.RSSM(space, deter=9, blocks=2, name="dyn")))
 
 
@@ -246,14 +240,7 @@ def encoder_decoder(case: Case) -> None:
         told = [enc.entry_space, enc.truncate({}), dec.entry_space, dec.truncate({}), enc.initial(2), dec.initial(2)]
         case.record("entries", entries=told)
     for kind in (official.Encoder, official.Decoder):
-        case.record(
-            "by default",
-            {
-                k: repr(v)
-                for k, v in vars(kind).items()
-                if k[0] != "_" and not callable(v) and not isinstance(v, property)
-            },
-        )
+        case.record("as it is", by_default(lambda kind=kind: kind(numbers, name="k")))
 
 
 def configured(code_dir: Path, overrides: Mapping | None = None, **more):
