@@ -34,7 +34,7 @@ class Clockwork:
         self.now += seconds
 
 
-class ScriptedEnv:
+class ScriptSteps:
     """An environment whose episodes are written down; tells what it is given."""
 
     def __init__(
@@ -118,7 +118,7 @@ def wrappers(case: Case) -> None:
         return [{"reset": i in reset or i == 0, "action": a, "choice": np.int32(i % 4)} for i, a in enumerate(made)]
 
     def inner(**given):
-        return ScriptedEnv(case, **given)
+        return ScriptSteps(case, **given)
 
     for name, env in {
         "clipped": of.ClipAction(inner()),
@@ -173,7 +173,7 @@ def wrappers(case: Case) -> None:
 
         def make():
             made.append(1)
-            return ScriptedEnv(None, fails=3)
+            return ScriptSteps(None, fails=3)
 
         for given in (
             {},
@@ -216,7 +216,7 @@ def driver(case: Case) -> None:
     from embodied import Driver
 
     for count, given in ((1, {}), (3, {"mode": "x"})):
-        made = Driver([lambda i=i: ScriptedEnv(case, i) for i in range(count)], parallel=False, **given)
+        made = Driver([lambda i=i: ScriptSteps(case, i) for i in range(count)], parallel=False, **given)
         case.record("acts at first", made.acts, carry=made.carry, length=made.length)
         for name in ("one", "two"):
             made.on_step(
@@ -234,7 +234,7 @@ def driver(case: Case) -> None:
         made.reset()
         case.record("reset", made.acts, carry=made.carry)
         made.close()
-    clash = Driver([lambda: ScriptedEnv()], parallel=False)
+    clash = Driver([lambda: ScriptSteps()], parallel=False)
     case.record(
         "refused",
         none=raised(lambda: Driver([], parallel=False)),
@@ -277,7 +277,7 @@ def driver_processes(case: Case) -> None:
     original_time, official.time = official.time, SimpleNamespace(sleep=lambda seconds: None)
     closed = []
 
-    class Closing(ScriptedEnv):
+    class Closing(ScriptSteps):
         def close(self):
             closed.append(self.number)
 
@@ -313,7 +313,7 @@ def random_agent(case: Case) -> None:
     import numpy as np
     from embodied import RandomAgent
 
-    env = ScriptedEnv()
+    env = ScriptSteps()
     agent = RandomAgent(env.obs_space, {k: v for k, v in env.act_space.items() if k != "action"})
     np.random.seed(3)
     for space in agent.act_space.values():
@@ -337,7 +337,7 @@ def dm_interface(case: Case) -> None:
     from dm_env import specs
     from embodied.envs.from_dm import FromDM
 
-    class Env:
+    class DMEnvironment:
         def __init__(self, plain: bool):
             self.plain, self.t = plain, 0
 
@@ -374,16 +374,16 @@ def dm_interface(case: Case) -> None:
             return dm_env.transition(0.25, self.observed(), 0.5 if self.t == 9 else 1.0)
 
     for plain in (True, False):
-        env = FromDM(Env(plain))
+        env = FromDM(DMEnvironment(plain))
         case.record("spaces", described(env.obs_space) | described(env.act_space))
         act = {"action": np.ones(2)} if plain else {"x": np.ones(2), "y": 1}
         steps_of(case, f"plain {plain}", env, [{"reset": i in (0, 6), **act} for i in range(9)])
         env._done, env._env.t = False, 8
         case.record("refused", error=raised(lambda env=env, act=act: env.step({"reset": False, **act})))
-    named = FromDM(Env(True), "seen", "done")
+    named = FromDM(DMEnvironment(True), "seen", "done")
     case.record("named", described(named.obs_space) | described(named.act_space))
 
-    class Endless(Env):
+    class Endless(DMEnvironment):
         def action_spec(self):
             return specs.BoundedArray((1,), np.float32, [-np.inf], [np.inf])
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from tdmpc2_lean.validation.gates import stand_ins
 from tdmpc2_lean.validation.gates.cases import Case
 from tdmpc2_lean.validation.gates.functions_dreamerv3 import raised
-from tdmpc2_lean.validation.gates.functions_env_dreamerv3 import Clockwork, ScriptedEnv, described, policy_of, steps_of
+from tdmpc2_lean.validation.gates.functions_env_dreamerv3 import Clockwork, ScriptSteps, described, policy_of, steps_of
 
 
 def table(code_dir: Path) -> dict[str, Callable[[Case], None]]:
@@ -146,7 +146,7 @@ def made_by_main(case: Case, code_dir: Path) -> None:
         "jax.compute_dtype": "float16",
     }
     case.record("refused", error=raised(lambda: main.make_replay(configured(code_dir, [], half), "x")))
-    wrapped = main.wrap_env(ScriptedEnv(case), None)
+    wrapped = main.wrap_env(ScriptSteps(case), None)
     steps_of(
         case,
         "wrapped",
@@ -196,14 +196,14 @@ def made_by_main(case: Case, code_dir: Path) -> None:
     import types
 
     module = types.ModuleType("embodied.envs.dmlab")
-    module.DMLab = lambda task, **more: seen.append((task, {k: str(v) for k, v in more.items()})) or ScriptedEnv()
+    module.DMLab = lambda task, **more: seen.append((task, {k: str(v) for k, v in more.items()})) or ScriptSteps()
     sys.modules["embodied.envs.dmlab"] = module
     main.make_env(configured(code_dir, ["dmlab"], {"seed": 5}), 3, repeat=9)
     case.record("given to an environment", seen=seen, index=elements.Path("x").name)
     del sys.modules["embodied.envs.dmlab"]
 
 
-class Told:
+class Asked:
     """Stands in for agent, replay, logger and clocks of a training loop: tells what it is asked."""
 
     def __init__(self, case: Case, name: str, **answers):
@@ -263,13 +263,13 @@ def loop(case: Case, script: str, given: dict | None = None) -> None:
         return carry + 1, outs, {"loss": np.float32(1 / count["updates"])} if count["updates"] > 1 else {}
 
     policies = policy_of(Case())
-    agent = Told(
+    agent = Asked(
         case, "agent", train=train, report=lambda carry, batch: (carry + 1, {"value": np.float32(carry)}),
         init_train=lambda size: 10 * size, init_report=lambda size: 100 * size, init_policy=lambda size: 0,
         policy=lambda carry, obs, mode: policies(carry, obs), stream=lambda stream: stream, save=lambda: {"saved": 1},
     )  # fmt: skip
 
-    class Replayed(Told):
+    class Replayed(Asked):
         size = 0
 
         def __len__(self):
@@ -323,7 +323,7 @@ def loop(case: Case, script: str, given: dict | None = None) -> None:
         case.record("loaded", folder=folder, parts={k: getattr(v, "keywords", {}) for k, v in parts.items()})
 
     def make_env(name):
-        return lambda index: (case.record(f"{name} made", index=index), ScriptedEnv(None, index, picture=index < 2))[1]
+        return lambda index: (case.record(f"{name} made", index=index), ScriptSteps(None, index, picture=index < 2))[1]
 
     def stream(held, mode):
         case.record("stream", mode=mode, of=held.name)

@@ -256,7 +256,7 @@ def in_training(case: Case, code_dir: Path) -> None:
     """When a trainer saves, and that it tells of episodes before they begin."""
     from tdmpc2_lean.validation.gates.promises_tdmpc2 import promise, trainer_of
 
-    class Told:
+    class ToldOfEpisodes:
         def __init__(self, sink, due, enabled):
             self.sink, self.due, self.enabled = sink, due, enabled
 
@@ -275,7 +275,7 @@ def in_training(case: Case, code_dir: Path) -> None:
 
     for due, enabled, saves in ((True, True, 62), (False, True, 1), (False, False, 0)):
         trainer, sink = trainer_of(code_dir, {"steps": 60})
-        trainer.checkpoint = Told(sink, due, enabled)
+        trainer.checkpoint = ToldOfEpisodes(sink, due, enabled)
         trainer.train()
         whats = [event["what"] for event in sink.events]
         promise(case, f"saved {saves} times", whats.count("saved"), saves)
@@ -383,11 +383,11 @@ def checkpoint_refused(case: Case, code_dir: Path) -> None:
     kind, _, other = resumed({})
     promise(case, "the same are not", (kind, other.env.resets, other.env.steps), ("none", 1, 3))
 
-    class Asks:
+    class AsksForMore:
         def __reduce__(self):
             return (os.mkdir, ("executed",))
 
-    torch.save({"settings": Asks()}, run.checkpoint.path)
+    torch.save({"settings": AsksForMore()}, run.checkpoint.path)
     promise(case, "a file that asks for something is refused", resumed({})[0], "UnpicklingError")
     promise(case, "and nothing is executed", Path("executed").exists(), False)
     run.checkpoint.path.write_bytes(within)

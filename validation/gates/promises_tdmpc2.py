@@ -307,7 +307,7 @@ def seeding(case: Case, code_dir: Path) -> None:
             setattr(envs, f"make_{name}_env", make)
 
 
-class Drawing:
+class DrawingAgent:
     """An agent whose actions are random, and which keeps a warm start."""
 
     model = "stand-in"
@@ -368,7 +368,7 @@ def evaluation_apart(case: Case, code_dir: Path) -> None:
     try:
         found = {}
         for seed, step in ((3, 40), (3, 40), (3, 60), (4, 40)):
-            agent = Drawing()
+            agent = DrawingAgent()
             trainer, _ = trainer_of(code_dir, {"seed": seed, "separate_eval": True}, agent)
             trainer._step, env = step, trainer.env
             torch.manual_seed(len(found))
@@ -393,7 +393,7 @@ def evaluation_apart(case: Case, code_dir: Path) -> None:
             promise(case, "its random stream has that seed as well", metrics, alone)
         values = [values["episode_reward"] for values in found.values()]
         promise(case, "others with another seed or step", len(set(values)), len(values))
-        agent = Drawing(fails=True)
+        agent = DrawingAgent(fails=True)
         trainer, _ = trainer_of(code_dir, {"seed": 1, "separate_eval": True}, agent)
         env, before = trainer.env, torch.get_rng_state()
         promise(case, "an error comes through", error_of(trainer.eval_apart), "ArithmeticError")
@@ -409,7 +409,7 @@ def evaluation_apart(case: Case, code_dir: Path) -> None:
         online_trainer.make_env = made_before
 
 
-class WarmAgent(Drawing):
+class WarmAgent(DrawingAgent):
     """One that also makes updates."""
 
     def __init__(self):

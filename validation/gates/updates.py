@@ -84,7 +84,7 @@ def updates_at_each_step(code_dir: Path, steps: int, seed_steps: int, episode: i
     made = [0] * (steps + 1)
     obs, action, info = torch.zeros(3), torch.zeros(2), {"success": 0.0, "terminated": torch.tensor(0.0)}
 
-    class Env:
+    class SteppedEnv:
         t = 0
 
         def reset(self, **_):
@@ -124,6 +124,6 @@ def updates_at_each_step(code_dir: Path, steps: int, seed_steps: int, episode: i
         def finish(self, _):
             pass
 
-    trainer = OnlineTrainer(cfg=cfg, env=Env(), agent=Agent(), buffer=Buffer(), logger=Logger())
+    trainer = OnlineTrainer(cfg=cfg, env=SteppedEnv(), agent=Agent(), buffer=Buffer(), logger=Logger())
     trainer.train()
     return made
