@@ -27,11 +27,11 @@ AGENTS = {
             "ac_grads": True, "reward_grad": False, "repval_grad": False, "contdisc": False, "horizon": 5,
             "imag_last": 2, "imag_loss.slowtar": True, "repl_loss.slowtar": True, "retnorm.limit": 0.01,
             "retnorm.debias": True, "valnorm.impl": "meanstd", "advnorm.impl": "meanstd", "slowvalue.every": 2,
-            "dyn.rssm.free_nats": 0.0, "dyn.rssm.unroll": True, "loss_scales.rec": 0.5, "opt.warmup": 0,
+            "dyn.rssm.free_nats": 0.0, "loss_scales.rec": 0.5, "opt.warmup": 0,
         },
         False, True, True,
     ),
-    "agent-pixels": ({"repval_loss": False, "loss_scales.rew": 2.0}, True, False, True),
+    "agent-pixels": ({"loss_scales.rew": 2.0}, True, False, True),
 }  # fmt: skip
 
 
