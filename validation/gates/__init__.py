@@ -18,6 +18,7 @@ small patch with one fault (the format is `tdmpc2_lean.patching`'s), and NAME as
     process   runs a function on a checkout's code in a process of its own    miniature a small checkout of our own
     identity, planning, updates, resuming_tdmpc2, dreamerv3, resuming_dreamerv3      the gates
     defaults_tdmpc2, functions_tdmpc2 (with functions_agent_, functions_loop_tdmpc2), outputs_tdmpc2     gates by cases
+    defaults_dreamerv3, functions_dreamerv3 (with functions_model_, _agent_, _replay_, _env_, _loop_), outputs_dreamerv3
     cases       named inputs, recorded and compared          stand_ins   for W&B, the renderer, films, torch.compile
     trace, traced_runs, trace_tdmpc2, trace_dreamerv3, dreamerv3_determinism          traces of training
     strength    how many systematic mutants the gates reject
