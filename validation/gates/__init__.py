@@ -19,6 +19,7 @@ small patch with one fault (the format is `tdmpc2_lean.patching`'s), and NAME as
     identity, planning, updates, resuming_tdmpc2, dreamerv3, resuming_dreamerv3      the gates
     defaults_tdmpc2, outputs_tdmpc2, functions_tdmpc2 (with functions_agent_, _env_, _loop_tdmpc2)       gates by cases
     promises_tdmpc2 (with promises_checkpoint_tdmpc2)       what our patches say, item by item
+    defaults_dreamerv3, functions_dreamerv3 (with functions_model_, _agent_, _replay_, _env_, _loop_), outputs_dreamerv3
     cases       named inputs, recorded and compared          stand_ins   for W&B, the renderer, films, torch.compile
     trace, traced_runs, trace_tdmpc2, trace_dreamerv3, dreamerv3_determinism          traces of training
     strength    how many systematic mutants the gates reject

@@ -160,16 +160,14 @@ def own_names(found: dict) -> dict:
 
 
 def sizes(case: Case, code_dir: Path) -> None:
-    """Every parameter's shape, of every size, for numbers and for pictures."""
+    """Every parameter's shape for numbers and for pictures; what other sizes set, `presets` compares."""
     import embodied.jax.nets as nets
     import jax
     import jax.numpy as jnp
 
     nets.COMPUTE_DTYPE = jnp.bfloat16
-    for name in ("size1m", "size12m", "size25m", "size50m", "size100m", "size200m", "size400m", "debug"):
-        for kind in ("dmc_proprio", "dmc_vision"):
-            if name not in ("size1m", "size12m", "debug") and kind == "dmc_proprio":
-                continue
+    for name, kinds in {"size1m": ("dmc_proprio", "dmc_vision"), "size12m": ("dmc_vision",)}.items():
+        for kind in kinds:
             made, data = agent_of(code_dir, [kind, name])
             shapes = jax.eval_shape(
                 lambda key, data, made=made: initialised(made, key, data), jax.ShapeDtypeStruct((2,), jnp.uint32), data

@@ -19,27 +19,12 @@ SMALL = {
     r".*\.hidden": 4, r".*\.blocks": 2, r".*\.depth": 2, r".*\.mults": [1, 2], r".*\.bspace": 4, "imag_length": 3,
 }  # fmt: skip
 B, T, CONTEXT = 2, 4, 1
-# Of each agent: settings, whether it sees pictures, whether its actions are discrete, what of the batch goes on.
-AGENTS = {
-    "agent": ({}, False, False, False),
-    "agent-otherwise": (
-        {
-            "ac_grads": True, "reward_grad": False, "repval_grad": False, "contdisc": False, "horizon": 5,
-            "imag_last": 2, "imag_loss.slowtar": True, "repl_loss.slowtar": True, "retnorm.limit": 0.01,
-            "retnorm.debias": True, "valnorm.impl": "meanstd", "advnorm.impl": "meanstd", "slowvalue.every": 2,
-            "dyn.rssm.free_nats": 0.0, "dyn.rssm.unroll": True, "loss_scales.rec": 0.5, "opt.warmup": 0,
-        },
-        False, True, True,
-    ),
-    "agent-pixels": ({"repval_loss": False, "loss_scales.rew": 2.0}, True, False, True),
-}  # fmt: skip
 
 
 def table(code_dir: Path) -> dict[str, Callable[[Case], None]]:
     found = {"returns": returns, "imagined-loss": imagined_loss, "replayed-loss": replayed_loss, "rssm": rssm}
     found["encoder-decoder"] = encoder_decoder
-    for name in AGENTS:
-        found[name] = lambda case, name=name: agent(case, name, code_dir)
+    found["agent"] = lambda case: agent(case, code_dir)
     return found
 
 
@@ -243,14 +228,14 @@ def encoder_decoder(case: Case) -> None:
         case.record("as it is", by_default(lambda kind=kind: kind(numbers, name="k")))
 
 
-def configured(code_dir: Path, overrides: Mapping | None = None, **more):
+def configured(code_dir: Path):
     """The official configuration of a small agent, as `main` hands it to one."""
     import elements
     import ruamel.yaml
 
     defaults = ruamel.yaml.YAML(typ="safe").load((code_dir / "dreamerv3/configs.yaml").read_text())["defaults"]
     config = elements.Config(defaults)
-    config = elements.Config(**config.agent).update(SMALL).update(dict(overrides or {}))
+    config = elements.Config(**config.agent).update(SMALL)
     rest = {
         "logdir": "logdir",
         "seed": 0,
@@ -259,20 +244,17 @@ def configured(code_dir: Path, overrides: Mapping | None = None, **more):
         "report_length": T,
         "replay_context": CONTEXT,
     }
-    return elements.Config(
-        **config, **{**rest, "replica": 0, "replicas": 1, "jax": elements.Config(defaults["jax"])}
-    ).update(more)
+    return elements.Config(**config, **{**rest, "replica": 0, "replicas": 1, "jax": elements.Config(defaults["jax"])})
 
 
-def spaces_of(pixels: bool, discrete: bool):
+def spaces_of():
     import elements
     import numpy as np
 
     space = elements.Space
-    obs = {"image": space(np.uint8, (12, 12, 3))} if pixels else {"vec": space(np.float32, (3,))}
-    obs |= {"reward": space(np.float32), **{k: space(bool) for k in ("is_first", "is_last", "is_terminal")}}
-    acts = {"action": space(np.int32, (), 0, 4)} if discrete else {"action": space(np.float32, (2,), -1, 1)}
-    return obs, acts
+    obs = {"vec": space(np.float32, (3,)), "reward": space(np.float32)}
+    obs |= {k: space(bool) for k in ("is_first", "is_last", "is_terminal")}
+    return obs, {"action": space(np.float32, (2,), -1, 1)}
 
 
 def batch_of(spaces: Mapping, shape: tuple, seed: int, goes_on: bool = False) -> dict:
@@ -294,22 +276,21 @@ def batch_of(spaces: Mapping, shape: tuple, seed: int, goes_on: bool = False) ->
     return found
 
 
-def agent(case: Case, name: str, code_dir: Path) -> None:
+def agent(case: Case, code_dir: Path) -> None:
     """Acting, two updates and a report of a small agent with every parameter moved; its parts and spaces."""
     import jax
     import ninjax as nj
     import numpy as np
     from dreamerv3.agent import Agent
 
-    overrides, pixels, discrete, goes_on = AGENTS[name]
-    config = configured(code_dir, overrides)
-    obs_space, act_space = spaces_of(pixels, discrete)
+    config = configured(code_dir)
+    obs_space, act_space = spaces_of()
     made = object.__new__(Agent)
     made.__init__(obs_space, act_space, config)
     case.record("scales", {k: float(v) for k, v in made.scales.items()}, policy_keys=made.policy_keys)
     case.record("spaces", {k: f"{v.shape} {v.dtype}" for k, v in made.ext_space.items()})
     spaces = {**obs_space, **act_space, **made.ext_space}
-    data = batch_of(spaces, (B, T + CONTEXT), 1, goes_on)
+    data = batch_of(spaces, (B, T + CONTEXT), 1)
     key = np.array([1, 2], np.uint32)
 
     def run(state, data, key):
@@ -324,7 +305,7 @@ def agent(case: Case, name: str, code_dir: Path) -> None:
     trained = jax.jit(run)
     for number in range(2):
         state, (carry, outs, metrics) = trained(
-            state, batch_of(spaces, (B, T + CONTEXT), 2 + number, goes_on), key + number
+            state, batch_of(spaces, (B, T + CONTEXT), 2 + number, goes_on=bool(number)), key + number
         )
         case.record(f"update {number}", leaves(metrics, "metrics") | leaves(carry, "carry") | leaves(outs, "outs"))
         case.record(f"state after update {number}", leaves(state))
@@ -337,9 +318,8 @@ def agent(case: Case, name: str, code_dir: Path) -> None:
     computed_first = act(state, obs, key, None)
     case.record("acts", leaves(computed_first))
     case.record("acts again", leaves(act(state, {k: data[k][:, 1] for k in obs_space}, key, computed_first[0])))
-    if name != "agent-otherwise":
-        report = jax.jit(lambda s, d, k: nj.pure(lambda: made.report(made.init_report(B), d))(s, seed=k)[1])
-        case.record("report", leaves(report(state, data, key)))
+    report = jax.jit(lambda s, d, k: nj.pure(lambda: made.report(made.init_report(B), d))(s, seed=k)[1])
+    case.record("report", leaves(report(state, data, key)))
     quiet = object.__new__(Agent)
     quiet.__init__(obs_space, act_space, config.update({"report": False, "replay_context": 0}))
     case.record("no report", report=quiet.report((1,), data), spaces=sorted(quiet.ext_space))
