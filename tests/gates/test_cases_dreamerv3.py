@@ -79,7 +79,7 @@ def test_a_control_is_rejected_by_the_case_made_for_it(subject, name):
 
 def test_the_replay_of_a_case_evicts_and_crosses_chunks(subject):
     events = answered(subject, "replay")["replay"]["events"]
-    held = [event["values"] for event in events if event["what"] == "after 30 steps"]
+    held = [event["values"] for event in events if event["what"] == "after 29 steps"]
     assert any(values["size"][3] == [12] and values["fifo"][1] != str(list(range(12))) for values in held)
     assert all(len(eval(values["chunks"][1])) > 1 for values in held[:1])
 

@@ -31,7 +31,7 @@ SMALL = {
 RUNS = {
     "train": {},
     "goes-on": {"run.steps": 90},
-    "evaluates": {"script": "eval_only", "logdir": "evaluated", "run.steps": 45, "run.log_every": -1},
+    "evaluates": {"script": "eval_only", "logdir": "evaluated", "run.steps": 45, "run.log_every": -1, "run.envs": 1},
 }
 EPISODE = 12  # env steps
 LEFT_OUT = (*TIMED, "timer/")
