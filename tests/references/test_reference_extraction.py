@@ -198,6 +198,8 @@ def test_the_official_files_give_the_committed_bytes(upstream, tmp_path):
         checkout = find_checkout(upstream, may_clone=False)
     except UserError:
         pytest.skip(f"no official {UPSTREAM_NAMES[upstream]} code on this machine")
+    if checkout.release:
+        pytest.skip("a release has no result files")
     written = extraction.extract(checkout.root, tmp_path)
     assert len(written) == sum(upstream in source.repository for source in extraction.PUBLICATIONS)
     for new in written:
