@@ -64,7 +64,7 @@ def check_and_render(root):
         # Another trainer, a derived one, and one whose updates are gone.
         ({"tdmpc2/train.py": put("trainer.online_trainer import OnlineTrainer", "trainer.my_trainer import OnlineTrainer"),
           "tdmpc2/trainer/my_trainer.py": "class OnlineTrainer:\n    def train(self):\n        pass\n"},
-         OF_THE_LOOP, "it makes OnlineTrainer"),
+         OF_THE_LOOP, "OnlineTrainer (tdmpc2/trainer/my_trainer.py)"),
         ({"tdmpc2/train.py": put("trainer.online_trainer import OnlineTrainer", "trainer.my_trainer import MyTrainer as OnlineTrainer"),
           "tdmpc2/trainer/my_trainer.py": "from trainer.online_trainer import OnlineTrainer\n\n\n"
           "class MyTrainer(OnlineTrainer):\n    def train(self):\n        pass\n"},
