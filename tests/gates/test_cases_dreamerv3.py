@@ -6,12 +6,14 @@ from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.upstreams import find_checkout
 from tdmpc2_lean.validation.gates import cases, functions_dreamerv3, process
 from tdmpc2_lean.validation.gates.accounting import CHANGED, CodeChange
-from tdmpc2_lean.validation.gates.results import FAIL, PASS
+from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS
 from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject, mutated
 from tdmpc2_lean.validation.gates.suites import SUITES
 from tdmpc2_lean.validation.gates.traced_runs import DREAMERV3
 
 pytestmark = pytest.mark.official("dreamerv3")
+# The release's environments in processes never begin, its logs are aggregated otherwise, and it has no such interface.
+NOT_OF_THE_RELEASE = {"driver-processes", "train", "eval-only", "train-eval", "dm-interface"}
 # Of each control the case that is to reject it.
 CASE_OF = {
     "two-hot-edge": "two-hot",
@@ -62,7 +64,9 @@ def test_patched_code_computes_what_official_code_does_off_the_graph(subject):
         "train-eval",
     ]
     found = judged(subject, *names)
-    assert [name for name, result in found.items() if result.outcome != PASS] == []
+    lacked = {name for name, result in found.items() if result.outcome == NOT_JUDGED}
+    assert lacked <= (NOT_OF_THE_RELEASE if subject.reference.release else set())
+    assert [name for name, result in found.items() if name not in lacked and result.outcome != PASS] == []
 
 
 def test_each_control_has_the_case_that_rejects_it(subject):
