@@ -43,7 +43,9 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
     )
 
     os.environ["XLA_FLAGS"] = UNOPTIMISED
-    table = {
+    # What compiles nothing comes first: a mutant of it is judged without the rest.
+    table = functions_loop_dreamerv3.table(code_dir)
+    table |= {
         "two-hot": two_hot,
         "outputs": outputs,
         "heads": heads,
@@ -57,7 +59,6 @@ def answers(code_dir: Path, names: list[str] | None = None) -> dict:
         "optimiser": optimiser,
         "optimiser-scaled": optimiser_scaled,
     }
-    table |= functions_loop_dreamerv3.table(code_dir)
     table |= functions_model_dreamerv3.table(code_dir)
     table |= functions_agent_dreamerv3.table(code_dir)
     return cases.recorded({name: prepared(case) for name, case in table.items()}, names)
