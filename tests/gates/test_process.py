@@ -1,11 +1,13 @@
 """Processes of gates: what fails there is told apart, code under test from the machine it runs on."""
 
+import dataclasses
 import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ import pytest
 
 from tdmpc2_lean import cli
 from tdmpc2_lean.validation.gates import process
+from tdmpc2_lean.validation.gates.strength.forks import Forks
 
 PROBE = """
 import errno, os, sys
@@ -118,3 +121,23 @@ def test_ctrl_c_ends_a_gate_at_once_and_is_never_an_outcome(tmp_path):
     assert process.returncode == 130
     assert "interrupted" in said and "pass" not in said and "FAIL" not in said
     assert not list(tmp_path.glob("tdmpc2-lean-*"))  # torch keeps a cache of its own there
+
+
+def test_forks_begin_in_a_deep_temporary_folder_and_again_after_an_interruption(tmp_path, monkeypatch):
+    deep = tmp_path / ("a" * 60) / ("b" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "answering.py").write_text("def answer(code_dir):\n    return {'seen': True}\n")
+    forks = Forks()
+    monkeypatch.setattr(process, "start", forks.start)
+    stack = dataclasses.replace(process.JAX, one_core=False)
+    try:
+        for _ in range(2):
+            assert process.call("answering:answer", code, None, stack) == {"seen": True}
+            for parent, _ in forks.parents.values():
+                parent.kill()
+                parent.wait()
+    finally:
+        forks.close()

@@ -113,7 +113,7 @@ class Forks:
 
     def _ready(self, torch: bool) -> str:
         """Where the parent of a stack listens; waits until it does."""
-        if torch not in self.parents:
+        if torch not in self.parents or self.parents[torch][0].poll() is not None:
             self.prepare(torch)
         parent, place = self.parents[torch]
         until = time.monotonic() + STARTED
@@ -171,7 +171,8 @@ class Forks:
         """The exit code of the child that serves a request."""
         until = time.monotonic() + told.wall if told.wall else None
         with socket.socket(socket.AF_UNIX) as line:
-            line.connect(place)
+            with short(place) as path:
+                line.connect(path)
             line.sendall(json.dumps(sent).encode() + b"\n")
             line.settimeout(0.2)
             heard, pid = b"", None
@@ -194,6 +195,19 @@ class Forks:
                     if late:
                         told.ended = "of the clock"
                         return LATE
+
+
+@contextmanager
+def short(place: str) -> Iterator[str]:
+    """A short name of a socket, of whose path a kernel takes some hundred characters; temporary folders may be deep."""
+    if not os.path.isdir("/proc/self/fd"):
+        yield place
+        return
+    folder = os.open(os.path.dirname(place), os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(place)}"
+    finally:
+        os.close(folder)
 
 
 def names_a_place(arguments) -> bool:
@@ -246,7 +260,8 @@ def main(place: str, parent: str, torch: str) -> None:
     if int(torch):
         sys.modules["torch"].set_num_threads(1)
     ready = socket.socket(socket.AF_UNIX)
-    ready.bind(f"{place}.new")
+    with short(f"{place}.new") as path:
+        ready.bind(path)
     ready.listen(64)
     woken, wake = socket.socketpair()
     woken.setblocking(False)
