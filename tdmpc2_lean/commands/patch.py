@@ -222,10 +222,9 @@ def status(checkout, folder, as_json):
 
 
 @patch.command("try")
-@click.argument("checkout", type=click.Path(path_type=Path), required=False)
-@click.option("--checkout", "named", type=click.Path(path_type=Path), metavar="DIR", help="The same as CHECKOUT.")
+@CHECKOUT
 @AS_JSON
-def try_(checkout, named, as_json):
+def try_(checkout, as_json):
     """Run the script of CHECKOUT for seconds, on the CPU, and see whether each setting of its patches acts.
 
     An agent is made, plans, is updated, saved and loaded; then the settings that the applied patches brought are given
@@ -237,7 +236,7 @@ def try_(checkout, named, as_json):
     """
     from tdmpc2_lean.trying import try_checkout
 
-    tried = try_checkout(checkout or named or Path("."))
+    tried = try_checkout(checkout)
     print_tried(tried, as_json)
     raise SystemExit(0 if tried.ok else 1)
 

@@ -60,6 +60,7 @@ def try_checkout(root: str | Path, names: Sequence[str] | None = None) -> Tried:
     try this upstream's code.
     """
     from tdmpc2_lean.patching import series_of
+    from tdmpc2_lean.upstreams.layout import layout_of, no_checkout
     from tdmpc2_lean.upstreams.registry import UPSTREAMS
 
     root = find_root(root)
@@ -74,10 +75,12 @@ def try_checkout(root: str | Path, names: Sequence[str] | None = None) -> Tried:
     applied = store_of(root).state().names
     asked = [name for name in applied if names is None or name in names]
     settings = {setting: name for name in asked for setting in series[name].settings}
-    code_dir = root / UPSTREAMS[upstream].code
+    layout = layout_of(root, upstream)
+    if layout is None:
+        raise no_checkout(root, upstream)
     with tempfile.TemporaryDirectory(prefix="tdmpc2-lean-try-") as folder:
         request = {
-            "code_dir": str(code_dir), "folder": folder, "applied": list(applied), "settings": settings,
+            "code_dir": str(root / layout.code), "folder": folder, "applied": list(applied), "settings": settings,
         }  # fmt: skip
         path = Path(folder) / "request.json"
         path.write_text(json.dumps(request))

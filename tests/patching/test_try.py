@@ -31,6 +31,15 @@ def test_every_setting_that_a_patch_brings_can_be_seen_to_act():
 
 
 @pytest.mark.slow
+def test_code_in_a_folder_of_another_name_is_tried_where_it_lies(fork):
+    patching.revert(fork)
+    (fork / "tdmpc2").rename(fork / "agent")
+    patching.apply(fork)
+    tried = try_checkout(fork)
+    assert tried.ok, [one for one in tried.observations if not one.seen]
+
+
+@pytest.mark.slow
 def test_on_the_official_code_everything_is_seen_and_nothing_of_it_changes(fork):
     before = snapshot(fork)
     tried = try_checkout(fork)

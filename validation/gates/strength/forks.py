@@ -91,8 +91,12 @@ class Forks:
     def prepare(self, torch: bool) -> None:
         """Begin to make the parent of a stack; called in the thread with which it is to end."""
         with self.lock:
-            if torch not in self.parents or self.parents[torch][0].poll() is not None:
+            if not self._has_parent(torch):
                 self.parents[torch] = self._begun(process.TORCH if torch else process.JAX)
+
+    def _has_parent(self, torch: bool) -> bool:
+        """Whether there is a parent for a stack, and nobody has ended it."""
+        return torch in self.parents and self.parents[torch][0].poll() is None
 
     def _begun(self, stack: process.Stack) -> tuple[subprocess.Popen, str]:
         place = str(Path(self.folder.name) / f"{next(self.numbers)}.socket")
@@ -113,7 +117,7 @@ class Forks:
 
     def _ready(self, torch: bool) -> str:
         """Where the parent of a stack listens; waits until it does."""
-        if torch not in self.parents or self.parents[torch][0].poll() is not None:
+        if not self._has_parent(torch):
             self.prepare(torch)
         parent, place = self.parents[torch]
         until = time.monotonic() + STARTED
@@ -145,7 +149,7 @@ class Forks:
         return output, code
 
     def _made(self, request: Path, asked: dict, folder: str, stack: process.Stack) -> tuple[str, int]:
-        if stack.torch not in self.parents and threading.current_thread() is not threading.main_thread():
+        if not self._has_parent(stack.torch) and threading.current_thread() is not threading.main_thread():
             return process.in_a_new_process(request, folder, stack)  # a parent made here would end with this thread
         place = self._ready(stack.torch)
         told = self.instructions.get(asked["code_dir"], Instructions())
