@@ -96,6 +96,8 @@ def print_tried(tried, as_json: bool) -> None:
         click.echo(f"{one.what:<{width}}  {one.patch:<{by}}  {verdict}{': ' if one.seen else ' '}{one.found}")
     for name in tried.untried:
         click.echo(f"{name}: of this setting nothing can be seen in seconds on a CPU")
+    if not tried.patches:
+        click.echo("no patch is applied: this is the code as it is, and there are no settings of patches to be seen")
     missing = [one for one in tried.observations if not one.seen]
     click.echo(f"{len(tried.observations) - len(missing)} of {len(tried.observations)} seen in {tried.root}")
     if missing:

@@ -64,6 +64,15 @@ def test_a_setting_that_does_not_act_is_named_with_what_was_expected_and_found(f
     assert "next: `tdmpc2-lean patch revert" in out and " utd" in out.splitlines()[-1]
 
 
+@pytest.mark.slow
+def test_code_without_a_patch_is_tried_and_told_apart(fork, capsys):
+    patching.revert(fork)
+    with pytest.raises(SystemExit) as ended:
+        main(["patch", "try", str(fork)])
+    out = capsys.readouterr().out
+    assert ended.value.code == 0 and "4 of 4 seen" in out and "no patch is applied" in out
+
+
 def test_an_upstream_whose_code_cannot_be_tried_is_told(official_dreamerv3, tmp_path):
     folder = tmp_path / "fork"
     shutil.copytree(official_dreamerv3.root, folder, ignore=shutil.ignore_patterns(".git", "__pycache__"))

@@ -6,9 +6,11 @@ from pathlib import Path
 from tdmpc2_lean.validation.reach import measuring, page
 
 parser = argparse.ArgumentParser(prog="reach", description=measuring.__doc__)
-parser.add_argument("repositories", type=Path)
+parser.add_argument("repositories", type=Path, help="the folder that holds the derivatives' repositories")
 parser.add_argument("--anew", action="store_true", help="measure again what is measured already")
 arguments = parser.parse_args()
+if not arguments.repositories.is_dir():
+    parser.error(f"{arguments.repositories} is no folder; name the one that holds the derivatives' repositories")
 found = measuring.measure_all(arguments.repositories, arguments.anew)
 page.write(found)
 print("\n".join(page.totals(found)))
