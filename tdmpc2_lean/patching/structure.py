@@ -127,7 +127,7 @@ def definitions(data: bytes, docstrings: bool = False, annotations: bool = False
                 label = _form(_hollow(statement))
                 own.append(label)
             items.append(_item(statement, label, bodies))
-            for inner in [statement] if isinstance(statement, DEFINITIONS) else _inside(statement):
+            for inner in [statement] if isinstance(statement, DEFINITIONS) else definitions_within(statement):
                 if isinstance(inner, ast.ClassDef):
                     visit(inner, prefix + inner.name)
                 else:
@@ -159,13 +159,13 @@ def plain_statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     ]
 
 
-def _inside(statement: ast.AST) -> Iterator[Definition]:
-    """The definitions under an `if` or `try` of a module or class."""
+def definitions_within(statement: ast.AST) -> Iterator[Definition]:
+    """The definitions of a scope, or under one of its statements: under `if` and `try` as well, not in each other."""
     for child in ast.iter_child_nodes(statement):
         if isinstance(child, DEFINITIONS):
             yield child
         elif isinstance(child, ast.stmt | ast.excepthandler):
-            yield from _inside(child)
+            yield from definitions_within(child)
 
 
 def own_statements(node: ast.Module | ast.ClassDef) -> list[ast.stmt]:
@@ -198,7 +198,7 @@ def _hollow(statement: ast.stmt) -> ast.stmt:
 
         visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef
 
-    return Hollow().visit(copy.deepcopy(statement)) if any(_inside(statement)) else statement
+    return Hollow().visit(copy.deepcopy(statement)) if any(definitions_within(statement)) else statement
 
 
 # ---------------------------------------------------------------------------------------------- the order of things
@@ -211,7 +211,7 @@ def _names(node: ast.AST) -> set[str]:
 def _bodies(node: ast.Module | ast.ClassDef) -> dict[str, set[str]]:
     """All names in each definition of a module or class."""
     found: dict[str, set[str]] = {}
-    for inner in _inside(node):
+    for inner in definitions_within(node):
         found[inner.name] = found.get(inner.name, set()) | _names(inner)
     return found
 
@@ -249,7 +249,7 @@ def _item(statement: ast.stmt, label: str, bodies: Mapping[str, set[str]]) -> It
     if is_definition:
         decorators = list(statement.decorator_list)
         if isinstance(statement, ast.ClassDef):
-            decorators += [one for inner in _inside(statement) for one in inner.decorator_list]
+            decorators += [one for inner in definitions_within(statement) for one in inner.decorator_list]
         acting = [part for part in parts if part not in decorators]
         acts = any(not _only_wraps(one) for one in decorators)
         acts = acts or any(isinstance(one, ast.Call) for part in acting for one in ast.walk(part))
@@ -263,7 +263,7 @@ def _item(statement: ast.stmt, label: str, bodies: Mapping[str, set[str]]) -> It
 
 def _bound(statement: ast.stmt) -> set[str]:
     names = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
-    return names | {inner.name for inner in _inside(statement)}
+    return names | {inner.name for inner in definitions_within(statement)}
 
 
 # ------------------------------------------------------------------------------------------ the names of local things

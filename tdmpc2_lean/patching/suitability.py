@@ -12,7 +12,7 @@ from tdmpc2_lean.patching import anchors
 from tdmpc2_lean.patching.anchors import NotFound
 from tdmpc2_lean.patching.requirements import PLACE, Requirement
 from tdmpc2_lean.patching.source import BOM, SourceText, tree_of
-from tdmpc2_lean.patching.structure import DEFINITIONS, FUNCTIONS, Definition
+from tdmpc2_lean.patching.structure import DEFINITIONS, FUNCTIONS, Definition, definitions_within
 
 # A script that makes objects by names in texts may make any.
 BY_NAME = {"instantiate", "import_module", "__import__", "get_class", "get_object", "locate"}
@@ -126,20 +126,11 @@ def module_of(data: bytes) -> ast.Module:
     return parse(data.removeprefix(BOM).decode("utf-8"))
 
 
-def _definitions(node: ast.AST) -> Iterator[Definition]:
-    """Those of a scope, under `if` and `try` as well."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, DEFINITIONS):
-            yield child
-        elif isinstance(child, ast.stmt | ast.excepthandler):
-            yield from _definitions(child)
-
-
 def definition(data: bytes, inside: str) -> Definition:
     """The class or function of that dotted name. NotFound."""
     node: ast.AST = module_of(data)
     for part in inside.split("."):
-        found = [one for one in _definitions(node) if one.name == part]
+        found = [one for one in definitions_within(node) if one.name == part]
         if not found:
             raise NotFound(f"there is no {inside}")
         node = found[-1]
@@ -276,7 +267,7 @@ def taken_in_class(files: Mapping[str, bytes], file: str, inside: str, name: str
 
 
 def _lines_of_member(node: ast.ClassDef, name: str) -> Iterator[int]:
-    for inner in _definitions(node):
+    for inner in definitions_within(node):
         if inner.name == name:
             yield inner.lineno
         if isinstance(inner, FUNCTIONS) and (parameters := [*inner.args.posonlyargs, *inner.args.args]):
@@ -367,12 +358,12 @@ class _Reach:
             line = list(ancestry(self.files, file, name))
         except (NotFound, SyntaxError, UnicodeDecodeError):
             return False
-        if any(inner.name == self.method for one in line for inner in _definitions(one.node)):
+        if any(inner.name == self.method for one in line for inner in definitions_within(one.node)):
             self.made.append(f"{name} ({file})")
         for one in line:
             if (one.file, one.node.name) == (self.file, self.owner):
                 return True
-            own = [inner for inner in _definitions(one.node) if inner.name == self.method]
+            own = [inner for inner in definitions_within(one.node) if inner.name == self.method]
             if own and not any(_calls_super(inner, self.method) for inner in own):
                 if any((other.file, other.node.name) == (self.file, self.owner) for other in line):
                     self.overridden.append(f"{name}, which has a `{self.method}` of its own ({one.file})")

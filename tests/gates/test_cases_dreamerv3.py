@@ -3,7 +3,6 @@
 import pytest
 
 from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.upstreams import find_checkout
 from tdmpc2_lean.validation.gates import cases, functions_dreamerv3, process
 from tdmpc2_lean.validation.gates.accounting import CHANGED, CodeChange
 from tdmpc2_lean.validation.gates.results import FAIL, NOT_JUDGED, PASS
@@ -29,15 +28,9 @@ CASE_OF = {
 QUICK = ("terminations-ignored", "capacity-off-by-one", "limiter-tolerance", "repeat-over-the-end")
 
 
-@pytest.fixture(scope="module")
-def subject():
-    for package in ("jax", "elements", "ninjax"):
-        pytest.importorskip(package, reason="the extra [dreamer] is not installed")
-    try:
-        find_checkout("dreamerv3", may_clone=False)
-    except UserError:
-        pytest.skip("no official DreamerV3 code on this machine")
-    return find_subject(upstream="dreamerv3")
+@pytest.fixture(scope="session")
+def subject(dreamerv3_subject):
+    return dreamerv3_subject
 
 
 def judged(subject, *names):

@@ -2,11 +2,9 @@
 
 import pytest
 
-from tdmpc2_lean.errors import UserError
-from tdmpc2_lean.upstreams import find_checkout
 from tdmpc2_lean.validation.gates.results import FAIL, PASS
 from tdmpc2_lean.validation.gates.run import run
-from tdmpc2_lean.validation.gates.subjects import controls_of, find_subject
+from tdmpc2_lean.validation.gates.subjects import controls_of
 from tdmpc2_lean.validation.gates.suites import SUITES
 
 GATES = SUITES["dreamerv3"].gates
@@ -14,14 +12,8 @@ pytestmark = [pytest.mark.official("dreamerv3"), pytest.mark.slow, pytest.mark.u
 
 
 @pytest.fixture(scope="session")
-def subject():
-    for package in ("jax", "elements", "ninjax"):
-        pytest.importorskip(package, reason="the extra [dreamer] is not installed")
-    try:
-        find_checkout("dreamerv3", may_clone=False)
-    except UserError:
-        pytest.skip("no official DreamerV3 code on this machine")
-    return find_subject(upstream="dreamerv3")
+def subject(dreamerv3_subject):
+    return dreamerv3_subject
 
 
 @pytest.mark.parametrize("name", GATES)

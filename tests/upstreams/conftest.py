@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tdmpc2_lean.upstreams import UPSTREAMS, checkout, registry, repository, tree
+from tdmpc2_lean.upstreams import UPSTREAMS, add, checkout, registry, repository, tree
 
 FILES = {
     "README.md": b"made for a test\n",
@@ -70,3 +70,13 @@ def clone(tmp_path, own_cache, monkeypatch):
     assert checkout.UPSTREAMS is registry.UPSTREAMS and repository.UPSTREAMS is registry.UPSTREAMS
     assert tree.tree_id(root) == made.pin_tree
     return root
+
+
+@pytest.fixture
+def history(clone, git, monkeypatch):
+    """(older official commit, pin) of an upstream whose history is in the cache."""
+    older, pin = git(clone, "rev-parse", "main"), git(clone, "rev-parse", "topic")
+    known = replace(UPSTREAMS["tdmpc2"], pin=pin, trees={pin: git(clone, "rev-parse", "topic^{tree}")})
+    monkeypatch.setitem(registry.UPSTREAMS, "tdmpc2", known)
+    add(clone)
+    return older, pin

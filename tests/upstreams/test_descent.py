@@ -2,26 +2,15 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patched import materialise
 from tdmpc2_lean.patching import audit, check
-from tdmpc2_lean.upstreams import UPSTREAMS, add, describe, find_checkout, registry
+from tdmpc2_lean.upstreams import describe, find_checkout
 from tdmpc2_lean.upstreams.layout import checkout_with, layout_of
 from tdmpc2_lean.validation.gates.subjects import find_subject
-
-
-@pytest.fixture
-def history(clone, git, monkeypatch):
-    """(older official commit, pin) of an upstream whose history is in the cache."""
-    older, pin = git(clone, "rev-parse", "main"), git(clone, "rev-parse", "topic")
-    known = replace(UPSTREAMS["tdmpc2"], pin=pin, trees={pin: git(clone, "rev-parse", "topic^{tree}")})
-    monkeypatch.setitem(registry.UPSTREAMS, "tdmpc2", known)
-    add(clone)
-    return older, pin
 
 
 @pytest.fixture

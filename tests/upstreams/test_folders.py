@@ -7,26 +7,15 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import replace
 
 import pytest
 
 from tdmpc2_lean.errors import UserError
 from tdmpc2_lean.patched import materialise
-from tdmpc2_lean.upstreams import UPSTREAMS, add, describe, find_checkout, origin, registry, tree_id, verify
+from tdmpc2_lean.upstreams import add, describe, find_checkout, origin, tree_id, verify
 from tdmpc2_lean.validation.gates.subjects import find_subject, reference_of
 
 MANY = 20_000
-
-
-@pytest.fixture
-def history(clone, git, monkeypatch):
-    """(older official commit, pin) of an upstream whose history is in the cache."""
-    older, pin = git(clone, "rev-parse", "main"), git(clone, "rev-parse", "topic")
-    known = replace(UPSTREAMS["tdmpc2"], pin=pin, trees={pin: git(clone, "rev-parse", "topic^{tree}")})
-    monkeypatch.setitem(registry.UPSTREAMS, "tdmpc2", known)
-    add(clone)
-    return older, pin
 
 
 @pytest.fixture
