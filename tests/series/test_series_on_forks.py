@@ -51,6 +51,14 @@ def test_one_blank_line_on_top_changes_nothing_else(official, tmp_path):
     assert shifted[TRAINER] == b"\n" + plain[TRAINER]
 
 
+def test_code_in_a_folder_of_another_name_takes_every_patch(official, tmp_path):
+    root = fork_of(official, tmp_path / "fork", {})
+    (root / "tdmpc2").rename(root / "agent")
+    fits = check(root).fits
+    assert {fit.patch.name for fit in fits} >= {patch.name for patch in patching.read_series("tdmpc2").patches}
+    assert [(fit.patch.name, fit.lost, fit.problem) for fit in fits if fit.lost or fit.problem] == []
+
+
 def check_and_render(root):
     from tdmpc2_lean.patching.record import original_files, store_of
 
