@@ -99,7 +99,7 @@ def _answer(words: list[str], folder: Path, root: Path) -> dict:
     except subprocess.TimeoutExpired as error:
         printed, ended = error.stdout or b"", f"no answer after {SECONDS} s"
     try:
-        return json.loads((folder / "answer.json").read_text())
+        answer = json.loads((folder / "answer.json").read_text())
     except (OSError, ValueError):
         lines = printed.decode("utf-8", "replace").splitlines()[-LAST_LINES:]
         raise UserError(
@@ -107,3 +107,10 @@ def _answer(words: list[str], folder: Path, root: Path) -> dict:
             f"see what `tdmpc2-lean patch diff {quoted(root)}` shows, or try without the patches: "
             f"`tdmpc2-lean patch revert {quoted(root)}`",
         ) from None
+    if "no_room" in answer:
+        raise UserError(
+            f"There is no room in {folder.parent} for what the code of {root} writes ({answer['no_room']}); "
+            "nothing was found out about it.",
+            "make room there, or name another folder in TMPDIR, then repeat the command",
+        )
+    return answer

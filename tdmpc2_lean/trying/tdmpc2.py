@@ -7,6 +7,7 @@ steps, actions planned and drawn at random, updates, environments made, files wr
 """
 
 import contextlib
+import errno
 import importlib
 import json
 import sys
@@ -26,6 +27,7 @@ OTHERS = {
     "utd": 0.5, "pretrain_updates": 3, "separate_eval": True, "save_agent_every_eval": True, "save_video_files": True,
     "checkpoint_minutes": 0, "checkpoint_mid_episode": True,
 }  # fmt: skip
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ALWAYS = {"device": "cpu", "seed_steps": SEED_STEPS}  # in both runs
 OF_ALL = ("agent made", "one plan", "one update", "save and load")
 
@@ -55,6 +57,8 @@ class Run:
                 script = importlib.import_module("train").train
                 getattr(script, "__wrapped__", script)(OmegaConf.merge(config, small, given))
             except Exception as error:
+                if getattr(error, "errno", None) in NO_ROOM:
+                    raise  # which says nothing about the code
                 at = traceback.extract_tb(error.__traceback__)[-1]
                 self.error = f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
                 traceback.print_exc()
@@ -305,5 +309,10 @@ LOOKS = {
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as file:
         REQUEST = json.load(file)
-    ANSWER = observed(REQUEST)
+    try:
+        ANSWER = observed(REQUEST)
+    except OSError as full:
+        if full.errno not in NO_ROOM:
+            raise
+        ANSWER = {"no_room": str(full)}
     (Path(REQUEST["folder"]) / "answer.json").write_text(json.dumps(ANSWER))

@@ -1,6 +1,8 @@
 """`patch try`: a script is run for seconds, and what does not act is named."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -71,6 +73,15 @@ def test_code_without_a_patch_is_tried_and_told_apart(fork, capsys):
         main(["patch", "try", str(fork)])
     out = capsys.readouterr().out
     assert ended.value.code == 0 and "4 of 4 seen" in out and "no patch is applied" in out
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_told_as_one_and_says_nothing_about_the_code(fork):
+    """A limit on the size of files stands in for it."""
+    words = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+    words += "from tdmpc2_lean.cli import main; main(sys.argv[1:])"
+    done = subprocess.run([sys.executable, "-c", words, "patch", "try", str(fork)], capture_output=True, text=True)
+    assert done.returncode == 2 and "There is no room in" in done.stderr and "SEEN" not in done.stdout
 
 
 def test_an_upstream_whose_code_cannot_be_tried_is_told(official_dreamerv3, tmp_path):

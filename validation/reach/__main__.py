@@ -1,6 +1,7 @@
 """The command line of `validation.reach`."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from tdmpc2_lean.validation.reach import measuring, page
@@ -11,6 +12,10 @@ parser.add_argument("--anew", action="store_true", help="measure again what is m
 arguments = parser.parse_args()
 if not arguments.repositories.is_dir():
     parser.error(f"{arguments.repositories} is no folder; name the one that holds the derivatives' repositories")
-found = measuring.measure_all(arguments.repositories, arguments.anew)
+try:
+    found = measuring.measure_all(arguments.repositories, arguments.anew)
+except KeyboardInterrupt:
+    print("interrupted: what was measured is kept; without --anew the same command goes on", file=sys.stderr)
+    raise SystemExit(130) from None
 page.write(found)
 print("\n".join(page.totals(found)))
