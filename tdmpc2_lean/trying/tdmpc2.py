@@ -27,9 +27,14 @@ OTHERS = {
     "utd": 0.5, "pretrain_updates": 3, "separate_eval": True, "save_agent_every_eval": True, "save_video_files": True,
     "checkpoint_minutes": 0, "checkpoint_mid_episode": True,
 }  # fmt: skip
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ALWAYS = {"device": "cpu", "seed_steps": SEED_STEPS}  # in both runs
 OF_ALL = ("agent made", "one plan", "one update", "save and load")
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether an error says that the disk is full, and so nothing about the code. torch.save says it its own way."""
+    by_torch = isinstance(error, RuntimeError) and "unexpected pos" in str(error)
+    return by_torch or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Run:
@@ -57,8 +62,8 @@ class Run:
                 script = importlib.import_module("train").train
                 getattr(script, "__wrapped__", script)(OmegaConf.merge(config, small, given))
             except Exception as error:
-                if getattr(error, "errno", None) in NO_ROOM:
-                    raise  # which says nothing about the code
+                if no_room(error):
+                    raise
                 at = traceback.extract_tb(error.__traceback__)[-1]
                 self.error = f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
                 traceback.print_exc()
@@ -225,6 +230,8 @@ def _saved_and_loaded(run: Run, folder: Path) -> tuple[bool, str, str]:
         other = [key for key, value in saved.items() if not torch.equal(value, now[key])]
         return not other, expected, f"{len(other)} of {len(saved)} differ"
     except Exception as error:
+        if no_room(error):
+            raise
         traceback.print_exc()
         return False, expected, f"{type(error).__name__}: {error}"
 
@@ -311,8 +318,8 @@ if __name__ == "__main__":
         REQUEST = json.load(file)
     try:
         ANSWER = observed(REQUEST)
-    except OSError as full:
-        if full.errno not in NO_ROOM:
+    except Exception as full:
+        if not no_room(full):
             raise
-        ANSWER = {"no_room": str(full)}
+        ANSWER = {"no_room": str(full).partition("\n")[0]}
     (Path(REQUEST["folder"]) / "answer.json").write_text(json.dumps(ANSWER))
