@@ -31,6 +31,9 @@ def wrong(code_dir):
 def cores(code_dir):
     return {"cores": sorted(os.sched_getaffinity(0)), "torch": "torch" in sys.modules}
 
+def variables(code_dir):
+    return dict(os.environ)
+
 def names(code_dir):
     return {"first": sys.path[0]}
 """
@@ -54,6 +57,16 @@ def test_a_full_disk_is_no_failure_of_the_code(call):
     with pytest.raises(OSError) as failure:
         call("full_disk")
     assert failure.value.errno == errno.ENOSPC and not isinstance(failure.value, process.ChildFailed)
+
+
+def test_what_whoever_runs_gates_has_set_for_libraries_decides_nothing_in_them(call, monkeypatch):
+    given = {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true", "TORCH_LOGS": "+dynamo", "WANDB_MODE": "offline"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    found = call("variables", stack=process.Stack(torch=False))
+    assert not given.keys() & found.keys() and found["MUJOCO_GL"] == "disable"
+    assert call("variables", stack=process.JAX)["JAX_PLATFORMS"] == "cpu"
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process to cores")

@@ -37,6 +37,7 @@ RUNS = {
 REFUSED = ({"steps": 0}, {"steps": -3}, {"steps": 1}, {"model_size": 7}, {"task": "nothing-known"}, {"obs": "sound"})
 FEW_TASKS = ["walker-walk", "pendulum-spin", "cup-catch"]  # of a set, in the place of all, where only the script counts
 VARIABLES = ("TORCH", "LAZY_", "MUJOCO_", "CUDA", "WANDB_")  # beginnings of the names of those that scripts set
+BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR"}  # written by torch itself, when it first wants the folder
 # What the agent's constructor and the logger change of a configuration that all share. With our patch `own-config`
 # the agent has one of its own: there the numbers are compared that count, in the agent's and in the caller's.
 CHANGED_BY_AGENT, CHANGED_BY_LOGGER = ("iterations",), ("save_agent", "save_video")
@@ -168,7 +169,7 @@ def looked_at(case: Case, settings: Mapping, environment: Mapping | None = None)
                 case.random_states()
 
             def train(self):
-                found = {k: v for k, v in os.environ.items() if k.startswith(VARIABLES)}
+                found = {k: v for k, v in os.environ.items() if k.startswith(VARIABLES) and k not in BY_TORCH}
                 case.record("environment variables", found)
 
         return StartLook

@@ -39,6 +39,12 @@ ENVIRONMENT = {
     "PYTHONWARNINGS": "ignore",
     "TQDM_DISABLE": "1",
 }
+# Beginnings of the names of variables by which libraries and scripts are told what to do. Those of whoever runs a gate
+# are not its process's: torch writes some into its own, and a reference that is kept would have had others.
+OTHERS = (
+    *("CUDA", "EGL_", "HYDRA_", "JAX_", "LAZY_", "MUJOCO_", "PYOPENGL_", "PYTORCH", "TENSORDICT_", "TF_", "TORCH"),
+    *("TRITON_", "WANDB_", "XLA_"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ class Stack:
 
     def variables(self) -> dict[str, str]:
         """The process's environment."""
-        found = {**os.environ, **ENVIRONMENT, **self.environment}
+        found = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
+        found |= {**ENVIRONMENT, **self.environment}
         if self.compiled:
             found["JAX_COMPILATION_CACHE_DIR"] = str(places.cache_dir() / self.compiled)
         return found
